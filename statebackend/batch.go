@@ -1,0 +1,128 @@
+package statebackend
+
+import "encoding/binary"
+
+// Keys is a list of keys in one buffer. The zero value is empty.
+//
+// A key is appended to Bytes, by whatever encodes it, and ended by End, so that no key is copied:
+//
+//	keys.Bytes = statebackend.AppendWindowKey(keys.Bytes, …)
+//	keys.End()
+type Keys struct {
+	Bytes []byte
+	// Ends holds the end of each key in Bytes; a key starts where the one before ends.
+	Ends []int
+}
+
+// Append appends a copy of key.
+func (k *Keys) Append(key []byte) {
+	k.Bytes = append(k.Bytes, key...)
+	k.End()
+}
+
+// End ends the key that was appended to Bytes.
+func (k *Keys) End() { k.Ends = append(k.Ends, len(k.Bytes)) }
+
+// Len returns the number of keys.
+func (k *Keys) Len() int { return len(k.Ends) }
+
+// At returns the key at position i, a part of Bytes.
+func (k *Keys) At(i int) []byte {
+	start := 0
+	if i > 0 {
+		start = k.Ends[i-1]
+	}
+	return k.Bytes[start:k.Ends[i]:k.Ends[i]]
+}
+
+// Reset empties k and keeps its memory.
+func (k *Keys) Reset() { k.Bytes, k.Ends = k.Bytes[:0], k.Ends[:0] }
+
+// Op is the kind of one operation of a Batch.
+type Op byte
+
+// The operations of a Batch.
+const (
+	OpPut         Op = iota + 1 // key, value
+	OpDelete                    // key, nothing
+	OpDeleteRange               // start, end
+)
+
+// Batch is a list of operations in one buffer, applied by Backend.Write; a later one wins. The zero value is empty.
+// It copies its arguments.
+type Batch struct {
+	buf []byte // per operation: kind, length and bytes of the first argument, length and bytes of the second
+	n   int
+	err error
+}
+
+// Put sets the value of key.
+func (b *Batch) Put(key, value []byte) {
+	if b.check(key) && len(value) > MaxValueBytes {
+		b.err = errTooLong("value of key", key, len(value), MaxValueBytes)
+	}
+	b.add(OpPut, key, value)
+}
+
+// Delete removes the entry of key, if there is one.
+func (b *Batch) Delete(key []byte) {
+	b.check(key)
+	b.add(OpDelete, key, nil)
+}
+
+// DeleteRange removes every entry in r. An empty range is not added.
+func (b *Batch) DeleteRange(r Range) {
+	if b.check(r.Start) && b.check(r.End) && !r.Empty() {
+		b.add(OpDeleteRange, r.Start, r.End)
+	}
+}
+
+// Len returns the number of operations.
+func (b *Batch) Len() int { return b.n }
+
+// Size returns the bytes that the operations take.
+func (b *Batch) Size() int { return len(b.buf) }
+
+// Reset empties b and keeps its memory.
+func (b *Batch) Reset() { b.buf, b.n, b.err = b.buf[:0], 0, nil }
+
+// Err returns the first operation's error: a key or value over its limit. Backend.Write returns it and applies
+// nothing.
+func (b *Batch) Err() error { return b.err }
+
+// Each calls do with the operations in order, up to the first error, which it returns. The bytes belong to b.
+func (b *Batch) Each(do func(op Op, first, second []byte) error) error {
+	for buf := b.buf; len(buf) > 0; {
+		op := Op(buf[0])
+		var first, second []byte
+		first, buf = cut(buf[1:])
+		second, buf = cut(buf)
+		if err := do(op, first, second); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *Batch) check(key []byte) bool {
+	if len(key) > MaxKeyBytes && b.err == nil {
+		b.err = errTooLong("key", key, len(key), MaxKeyBytes)
+	}
+	return b.err == nil
+}
+
+func (b *Batch) add(op Op, first, second []byte) {
+	if b.err != nil {
+		return
+	}
+	b.buf = append(b.buf, byte(op))
+	b.buf = append(binary.AppendUvarint(b.buf, uint64(len(first))), first...)
+	b.buf = append(binary.AppendUvarint(b.buf, uint64(len(second))), second...)
+	b.n++
+}
+
+// cut reads one length-prefixed argument; only add writes them, so they are well formed.
+func cut(buf []byte) (arg, rest []byte) {
+	n, w := binary.Uvarint(buf)
+	return buf[w : w+int(n) : w+int(n)], buf[w+int(n):]
+}
