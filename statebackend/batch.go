@@ -1,6 +1,9 @@
 package statebackend
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"fmt"
+)
 
 // Keys is a list of keys in one buffer. The zero value is empty.
 //
@@ -89,6 +92,38 @@ func (b *Batch) Reset() { b.buf, b.n, b.err = b.buf[:0], 0, nil }
 // Err returns the first operation's error: a key or value over its limit. Backend.Write returns it and applies
 // nothing.
 func (b *Batch) Err() error { return b.err }
+
+// Bytes is the encoding of the operations, which ParseBatch reads: for each its kind, then the length (uvarint) and
+// bytes of both arguments (docs/format/delta.md). It belongs to b.
+func (b *Batch) Bytes() []byte { return b.buf }
+
+// AppendAll adds the operations of o after those of b.
+func (b *Batch) AppendAll(o *Batch) {
+	if b.err == nil {
+		b.err = o.err
+	}
+	b.buf, b.n = append(b.buf, o.buf...), b.n+o.n
+}
+
+// ParseBatch makes a Batch of the bytes of another. It takes src over, and checks it: hostile bytes are an error.
+func ParseBatch(src []byte) (*Batch, error) {
+	b := &Batch{buf: src}
+	for at := 0; at < len(src); b.n++ {
+		op := Op(src[at])
+		if op < OpPut || op > OpDeleteRange {
+			return nil, fmt.Errorf("parse batch: operation %d at byte %d is unknown", op, at)
+		}
+		at++
+		for k, limit := range [2]uint64{MaxKeyBytes, MaxValueBytes} {
+			n, w := binary.Uvarint(src[at:])
+			if w <= 0 || n > uint64(len(src)-at-w) || n > limit {
+				return nil, fmt.Errorf("parse batch: argument %d of operation %d, at byte %d, has a wrong length", k, b.n, at)
+			}
+			at += w + int(n)
+		}
+	}
+	return b, nil
+}
 
 // Each calls do with the operations in order, up to the first error, which it returns. The bytes belong to b.
 func (b *Batch) Each(do func(op Op, first, second []byte) error) error {

@@ -1,0 +1,422 @@
+// Package checkpoint turns the snapshots of subtasks into checkpoints that a job can be restored from: it
+// stores their bulk, keeps the lineage of bases and deltas, and opens it again.
+//
+//	subtask ─ engine.SubtaskSnapshot ─▶ Keeper.Persist ─▶ Part ─┐
+//	                                   (worker)                  ├─▶ Assemble ─▶ Checkpoint
+//	                       the completed checkpoint before it ───┘  (coordinator)
+//
+// A checkpoint of keyed state is a base and deltas, or deltas alone. Deltas carry the number of the
+// barrier that cut them. A Keeper sends every delta that is not known to be in a completed checkpoint with
+// each Part, so that a checkpoint that failed, or of whose failure it has not heard, loses nothing.
+package checkpoint
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+
+	"github.com/millstream/millstream/internal/engine"
+	"github.com/millstream/millstream/internal/eventtime"
+	"github.com/millstream/millstream/statebackend"
+)
+
+// Store keeps the bulk of checkpoints. Names are made by it and never used twice.
+type Store interface {
+	// Put stores content for a checkpoint and returns when it is durable. name is for people.
+	Put(ctx context.Context, checkpoint int64, name string, content io.ReaderAt, size int64) (statebackend.Ref, error)
+	// Fetch opens what Put stored.
+	Fetch(ctx context.Context, ref statebackend.Ref) (io.ReadCloser, error)
+}
+
+// Checkpoint is everything that a job needs to go on from a barrier.
+type Checkpoint struct {
+	ID    int64
+	Parts []Part
+}
+
+// Part is the share of one subtask.
+type Part struct {
+	Checkpoint int64
+	Stage      string
+	Subtask    int
+	Nodes      []NodePart
+	Merger     engine.MergerState
+	Channels   [][]byte
+}
+
+// NodePart is the share of one node in a subtask.
+type NodePart struct {
+	Node         string
+	Watermark    eventtime.Time
+	Blob         []byte
+	Committables [][]byte
+	Keyed        *Keyed // nil if the node has no keyed state
+}
+
+// Keyed is keyed state: the base, if there is one, and then every delta in order.
+type Keyed struct {
+	Base   *Base
+	Deltas []Delta
+}
+
+// Base is a snapshot of the backend and the operations that belong above it.
+type Base struct {
+	Checkpoint int64
+	Handle     statebackend.Handle
+	Companion  statebackend.Ref
+}
+
+// Delta is an encoded statebackend.Batch.
+type Delta struct {
+	Checkpoint int64
+	Ref        statebackend.Ref
+}
+
+// Bytes is what the bases and the deltas of k take in storage.
+func (k *Keyed) Bytes() (base, deltas int64) {
+	if k.Base != nil {
+		base = k.Base.Companion.Size
+		for _, f := range k.Base.Handle.Files {
+			base += f.Ref.Size
+		}
+	}
+	for _, d := range k.Deltas {
+		deltas += d.Ref.Size
+	}
+	return base, deltas
+}
+
+// Assemble makes a checkpoint of the parts of all subtasks and the completed checkpoint before it, or nil.
+// It takes from each part the deltas that the parent does not have.
+func Assemble(parent *Checkpoint, parts []Part) (*Checkpoint, error) {
+	c := &Checkpoint{ID: parts[0].Checkpoint, Parts: slices.Clone(parts)}
+	for i := range c.Parts {
+		p := &c.Parts[i]
+		if p.Checkpoint != c.ID {
+			return nil, fmt.Errorf("assemble checkpoint %d: subtask %d of %q sent checkpoint %d", c.ID, p.Subtask, p.Stage, p.Checkpoint)
+		}
+		p.Nodes = slices.Clone(p.Nodes)
+		for k := range p.Nodes {
+			n := &p.Nodes[k]
+			if n.Keyed == nil || n.Keyed.Base != nil && n.Keyed.Base.Checkpoint == c.ID {
+				if n.Keyed != nil {
+					n.Keyed = &Keyed{Base: n.Keyed.Base} // the base has it all
+				}
+				continue
+			}
+			joined := &Keyed{}
+			since := int64(0)
+			if parent != nil {
+				since = parent.ID
+				old := parent.node(p.Stage, p.Subtask, n.Node)
+				if old == nil || old.Keyed == nil {
+					return nil, fmt.Errorf("assemble checkpoint %d: checkpoint %d has no state of %q, subtask %d, to add to", c.ID, since, n.Node, p.Subtask)
+				}
+				joined.Base, joined.Deltas = old.Keyed.Base, slices.Clone(old.Keyed.Deltas)
+			}
+			for _, d := range n.Keyed.Deltas {
+				if d.Checkpoint > since {
+					joined.Deltas = append(joined.Deltas, d)
+				}
+			}
+			n.Keyed = joined
+		}
+	}
+	return c, nil
+}
+
+func (c *Checkpoint) part(stage string, subtask int) *Part {
+	for i := range c.Parts {
+		if p := &c.Parts[i]; p.Stage == stage && p.Subtask == subtask {
+			return p
+		}
+	}
+	return nil
+}
+
+func (c *Checkpoint) node(stage string, subtask int, node string) *NodePart {
+	p := c.part(stage, subtask)
+	if p == nil {
+		return nil
+	}
+	for i := range p.Nodes {
+		if p.Nodes[i].Node == node {
+			return &p.Nodes[i]
+		}
+	}
+	return nil
+}
+
+// Refs calls f for every object that the checkpoint needs.
+func (c *Checkpoint) Refs(f func(statebackend.Ref)) {
+	for i := range c.Parts {
+		for k := range c.Parts[i].Nodes {
+			s := c.Parts[i].Nodes[k].Keyed
+			if s == nil {
+				continue
+			}
+			if s.Base != nil {
+				f(s.Base.Companion)
+				for _, file := range s.Base.Handle.Files {
+					f(file.Ref)
+				}
+			}
+			for _, d := range s.Deltas {
+				f(d.Ref)
+			}
+		}
+	}
+}
+
+// Restore returns what a subtask starts from.
+func (c *Checkpoint) Restore(stage string, subtask int) (*engine.SubtaskRestore, error) {
+	p := c.part(stage, subtask)
+	if p == nil {
+		return nil, fmt.Errorf("checkpoint %d has no state of subtask %d of %q", c.ID, subtask, stage)
+	}
+	r := &engine.SubtaskRestore{Checkpoint: c.ID, Nodes: map[string]engine.NodeRestore{}, Merger: p.Merger, Channels: p.Channels}
+	for _, n := range p.Nodes {
+		r.Nodes[n.Node] = engine.NodeRestore{Watermark: n.Watermark, Blob: n.Blob}
+	}
+	return r, nil
+}
+
+// Open opens the backend of a node in a subtask of the checkpoint, and brings it to the barrier. With a
+// nil Checkpoint the backend is empty.
+func (c *Checkpoint) Open(ctx context.Context, store Store, driver statebackend.Driver, config statebackend.Config, node string, subtask int) (statebackend.Backend, error) {
+	var k *Keyed
+	if c != nil {
+		for i := range c.Parts {
+			if n := c.node(c.Parts[i].Stage, subtask, node); n != nil && c.Parts[i].Subtask == subtask {
+				k = n.Keyed
+			}
+		}
+		if k == nil {
+			return nil, fmt.Errorf("checkpoint %d has no keyed state of %q, subtask %d", c.ID, node, subtask)
+		}
+		if k.Base != nil {
+			config.Restore = []statebackend.Restore{{Handle: k.Base.Handle, Fetcher: store}}
+		}
+	}
+	b, err := driver.Open(ctx, config)
+	if err != nil || k == nil {
+		return b, err
+	}
+	deltas := k.Deltas
+	if k.Base != nil {
+		deltas = append([]Delta{{k.Base.Checkpoint, k.Base.Companion}}, deltas...)
+	}
+	for _, d := range deltas {
+		if err := apply(ctx, store, b, d); err != nil {
+			b.Close()
+			return nil, err
+		}
+	}
+	return b, nil
+}
+
+func apply(ctx context.Context, store Store, b statebackend.Backend, d Delta) error {
+	data, err := ReadAll(ctx, store, d.Ref)
+	if err != nil {
+		return fmt.Errorf("read the delta of checkpoint %d: %w", d.Checkpoint, err)
+	}
+	batch, err := statebackend.ParseBatch(data)
+	if err != nil {
+		return fmt.Errorf("delta %s of checkpoint %d: %w", d.Ref.Object, d.Checkpoint, err)
+	}
+	if err := b.Write(batch); err != nil {
+		return fmt.Errorf("apply the delta of checkpoint %d: %w", d.Checkpoint, err)
+	}
+	return nil
+}
+
+// ReadAll fetches an object whole and verifies it.
+func ReadAll(ctx context.Context, store Store, ref statebackend.Ref) ([]byte, error) {
+	r, err := store.Fetch(ctx, ref)
+	if err != nil {
+		return nil, err
+	}
+	data, err := io.ReadAll(io.LimitReader(r, ref.Size+1))
+	if cerr := r.Close(); err == nil {
+		err = cerr
+	}
+	if err == nil && (int64(len(data)) != ref.Size || statebackend.Checksum(0, data) != ref.CRC32C) {
+		err = fmt.Errorf("%s is not what was stored: %d bytes, checksum %08x; want %d, %08x",
+			ref.Object, len(data), statebackend.Checksum(0, data), ref.Size, ref.CRC32C)
+	}
+	return data, err
+}
+
+// Keeper persists the snapshots of the subtasks of one process and remembers their lineage.
+type Keeper struct {
+	store Store
+
+	mu    sync.Mutex
+	state map[nodeKey]*lineage
+}
+
+type nodeKey struct {
+	node    string
+	subtask int
+}
+
+// lineage is what one node's keyed state in one subtask has in storage.
+type lineage struct {
+	unconfirmed []Delta
+	bases       []Base // newer than the completed checkpoint
+	base        *Base  // of the completed checkpoint
+	baseBytes   int64
+	deltaBytes  int64 // stored since the base
+}
+
+// NewKeeper returns a Keeper. from is the checkpoint that the job was restored from, or nil.
+func NewKeeper(store Store, from *Checkpoint) *Keeper {
+	k := &Keeper{store: store, state: map[nodeKey]*lineage{}}
+	if from == nil {
+		return k
+	}
+	for _, p := range from.Parts {
+		for _, n := range p.Nodes {
+			if n.Keyed != nil {
+				base, deltas := n.Keyed.Bytes()
+				k.state[nodeKey{n.Node, p.Subtask}] = &lineage{base: n.Keyed.Base, baseBytes: base, deltaBytes: deltas}
+			}
+		}
+	}
+	return k
+}
+
+// minRenew is the size of deltas below which a base is not worth its renewal.
+const minRenew = 1 << 20
+
+// RenewBase is engine.Options.RenewBase: a base is renewed once the deltas above it exceed half of it.
+func (k *Keeper) RenewBase(node string, subtask int) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	l := k.state[nodeKey{node, subtask}]
+	return l != nil && l.deltaBytes > max(minRenew, l.baseBytes/2)
+}
+
+func (k *Keeper) lineage(node string, subtask int) *lineage {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	l := k.state[nodeKey{node, subtask}]
+	if l == nil {
+		l = &lineage{}
+		k.state[nodeKey{node, subtask}] = l
+	}
+	return l
+}
+
+// Persist stores the bulk of a snapshot and returns what the coordinator needs. The snapshots of one
+// subtask are persisted in order, one at a time; those of different subtasks may be at once. After an
+// aborted snapshot the Part is of no use, but what was stored is part of the next.
+func (k *Keeper) Persist(ctx context.Context, s *engine.SubtaskSnapshot) (Part, error) {
+	p := Part{Checkpoint: s.Checkpoint, Stage: s.Stage, Subtask: s.Subtask, Merger: s.Merger, Channels: s.Channels}
+	for _, n := range s.Nodes {
+		np := NodePart{Node: n.Node, Watermark: n.Watermark, Blob: n.Blob, Committables: n.Committables}
+		if n.Keyed != nil {
+			var err error
+			if np.Keyed, err = k.persistKeyed(ctx, s, n); err != nil {
+				return Part{}, fmt.Errorf("store the state of %q, subtask %d, for checkpoint %d: %w", n.Node, s.Subtask, s.Checkpoint, err)
+			}
+		}
+		p.Nodes = append(p.Nodes, np)
+	}
+	return p, nil
+}
+
+func (k *Keeper) persistKeyed(ctx context.Context, s *engine.SubtaskSnapshot, n engine.NodeSnapshot) (*Keyed, error) {
+	l := k.lineage(n.Node, s.Subtask)
+	d := Delta{Checkpoint: s.Checkpoint}
+	var err error
+	if d.Ref, err = k.put(ctx, s.Checkpoint, "delta", n.Keyed.Delta()); err != nil {
+		return nil, err
+	}
+	var base *Base
+	if b := n.Keyed.Base(); b != nil {
+		base, err = k.persistBase(ctx, l, s, n, b)
+		if rerr := b.Release(); err == nil {
+			err = rerr
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	l.unconfirmed = append(l.unconfirmed, d)
+	l.deltaBytes += d.Ref.Size
+	if base != nil {
+		l.bases = append(l.bases, *base)
+	}
+	return &Keyed{Base: base, Deltas: slices.Clone(l.unconfirmed)}, nil
+}
+
+func (k *Keeper) persistBase(ctx context.Context, l *lineage, s *engine.SubtaskSnapshot, n engine.NodeSnapshot, b statebackend.Snapshot) (*Base, error) {
+	base := &Base{Checkpoint: s.Checkpoint}
+	var err error
+	if base.Handle, err = b.Persist(ctx, &uploader{k.store, s.Checkpoint, k.known(l)}); err != nil {
+		return nil, err
+	}
+	base.Companion, err = k.put(ctx, s.Checkpoint, "companion", n.Keyed.Companion())
+	return base, err
+}
+
+// known are the files of the completed base, by identity.
+func (k *Keeper) known(l *lineage) map[string]statebackend.Ref {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	m := map[string]statebackend.Ref{}
+	if l.base != nil {
+		for _, f := range l.base.Handle.Files {
+			if f.ID != "" {
+				m[f.ID] = f.Ref
+			}
+		}
+	}
+	return m
+}
+
+func (k *Keeper) put(ctx context.Context, checkpoint int64, name string, data []byte) (statebackend.Ref, error) {
+	return k.store.Put(ctx, checkpoint, name, bytes.NewReader(data), int64(len(data)))
+}
+
+// Completed notes that a checkpoint is complete: its deltas need not be sent again.
+func (k *Keeper) Completed(checkpoint int64) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, l := range k.state {
+		l.unconfirmed = slices.DeleteFunc(l.unconfirmed, func(d Delta) bool { return d.Checkpoint <= checkpoint })
+		for i := range l.bases {
+			if b := l.bases[i]; b.Checkpoint == checkpoint {
+				l.base = &b
+				l.baseBytes, _ = (&Keyed{Base: &b}).Bytes()
+				l.deltaBytes = 0
+				for _, d := range l.unconfirmed {
+					l.deltaBytes += d.Ref.Size
+				}
+			}
+		}
+		l.bases = slices.DeleteFunc(l.bases, func(b Base) bool { return b.Checkpoint <= checkpoint })
+	}
+}
+
+// uploader is the statebackend.Uploader of one snapshot.
+type uploader struct {
+	store      Store
+	checkpoint int64
+	known      map[string]statebackend.Ref
+}
+
+func (u *uploader) Known(id string) (statebackend.Ref, bool) {
+	r, ok := u.known[id]
+	return r, ok
+}
+
+func (u *uploader) Upload(ctx context.Context, name string, content io.ReaderAt, size int64) (statebackend.Ref, error) {
+	return u.store.Put(ctx, u.checkpoint, name, content, size)
+}

@@ -1,0 +1,218 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/millstream/millstream/internal/eventtime"
+	"github.com/millstream/millstream/internal/kernel"
+)
+
+// StepError is an error of the step that it names.
+type StepError struct {
+	Step string
+	Err  error
+}
+
+func (e *StepError) Error() string { return fmt.Sprintf("step %q: %v", e.Step, e.Err) }
+func (e *StepError) Unwrap() error { return e.Err }
+
+// errStopped is returned through operators when the job is being stopped.
+var errStopped = errors.New("the job was stopped")
+
+// chain is the operators of one subtask, called directly, and the edges that leave them.
+type chain struct {
+	ops   []chainOp
+	edges []*outEdge
+
+	running int // op whose code runs, for panics
+
+	// Progress of a watermark through the chain: ops before pos are done with it.
+	advancing bool
+	all       bool // after a restore: call every op, also those whose watermark does not move
+	w         eventtime.Time
+	pos       int
+}
+
+type chainOp struct {
+	node      *kernel.Node
+	op        kernel.Operator
+	producers []int          // in the chain; none for the root
+	wm        eventtime.Time // the op was told this; it may not be done with it
+	metrics   *kernel.Metrics
+}
+
+// link calls the consumers of one output port.
+type link struct {
+	c       *chain
+	metrics *kernel.Metrics
+	edges   []*outEdge
+	next    []linkTo
+}
+
+type linkTo struct{ op, port int }
+
+// Emit implements kernel.Output.
+func (l *link) Emit(b kernel.Batch) error {
+	n := b.Len()
+	if n == 0 {
+		return nil
+	}
+	l.metrics.RecordsOut.Store(l.metrics.RecordsOut.Load() + int64(n))
+	for _, e := range l.edges {
+		if err := e.split.Split(b, e.send); err != nil {
+			return err
+		}
+	}
+	for k, to := range l.next {
+		in := b
+		if k+1 < len(l.next) {
+			in = b.Clone()
+		}
+		if err := l.c.process(to.op, to.port, in); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *chain) process(i, port int, b kernel.Batch) error {
+	o := &c.ops[i]
+	o.metrics.RecordsIn.Store(o.metrics.RecordsIn.Load() + int64(b.Len()))
+	was := c.running
+	c.running = i
+	if err := o.op.Process(port, b); err != nil {
+		return c.stepError(i, err)
+	}
+	c.running = was
+	return nil
+}
+
+// stepError names the step in which err arose, once.
+func (c *chain) stepError(i int, err error) error {
+	var named *StepError
+	if errors.Is(err, errStopped) || errors.As(err, &named) {
+		return err
+	}
+	return &StepError{c.ops[i].node.Name, err}
+}
+
+// flush empties the operators and sends part-full batches.
+func (c *chain) flush() error {
+	for i := range c.ops {
+		if err := c.flushOp(i); err != nil {
+			return err
+		}
+	}
+	for _, e := range c.edges {
+		if err := e.split.Flush(e.send); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *chain) flushOp(i int) error {
+	f, ok := c.ops[i].op.(kernel.Flusher)
+	if !ok {
+		return nil
+	}
+	c.running = i
+	if err := f.Flush(); err != nil {
+		return c.stepError(i, err)
+	}
+	return nil
+}
+
+// advanceTo starts to bring watermark w through the chain; advance does the work.
+func (c *chain) advanceTo(w eventtime.Time) {
+	c.w, c.pos, c.advancing = max(c.w, w), 0, true
+}
+
+// advance fires about budget entries and returns true when every op is done with the watermark.
+func (c *chain) advance(budget int) (bool, error) {
+	for ; c.pos < len(c.ops); c.pos++ {
+		o := &c.ops[c.pos]
+		in := c.w
+		for k, p := range o.producers {
+			if k == 0 || c.ops[p].wm < in {
+				in = c.ops[p].wm
+			}
+		}
+		if in <= o.wm && !c.all {
+			continue
+		}
+		o.wm = max(o.wm, in)
+		if err := c.flushOp(c.pos); err != nil {
+			return false, err
+		}
+		c.running = c.pos
+		done, err := o.op.Watermark(o.wm, budget)
+		if err != nil {
+			return false, c.stepError(c.pos, err)
+		}
+		if !done {
+			return false, nil
+		}
+		o.metrics.Watermark.Store(int64(o.wm))
+	}
+	c.advancing, c.all = false, false
+	return true, nil
+}
+
+// announce sends part-full batches and then the watermark of each edge's producer, where it or idleness
+// is news.
+func (c *chain) announce(idle bool) error {
+	for _, e := range c.edges {
+		if err := e.status(c.ops[e.from].wm, idle); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *chain) close() error {
+	var errs []error
+	for i := range c.ops {
+		if c.ops[i].op == nil {
+			continue
+		}
+		c.running = i
+		if err := c.ops[i].op.Close(); err != nil {
+			errs = append(errs, c.stepError(i, fmt.Errorf("close: %w", err)))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// outEdge is the sending half of an edge to another stage.
+type outEdge struct {
+	from    int // op in the chain
+	split   kernel.Splitter
+	targets []Sender
+	send    func(target int, b kernel.Batch) error
+
+	wm   eventtime.Time // last status sent
+	idle bool
+}
+
+func (e *outEdge) status(w eventtime.Time, idle bool) error {
+	if w == e.wm && idle == e.idle {
+		return nil
+	}
+	if err := e.split.Flush(e.send); err != nil {
+		return err
+	}
+	e.wm, e.idle = w, idle
+	return e.each(Item{kind: itemStatus, watermark: w, idle: idle})
+}
+
+// each sends a marker to every target. Markers need no room.
+func (e *outEdge) each(it Item) error {
+	for _, t := range e.targets {
+		if _, err := t.Push(it, nil, true); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,254 @@
+// Package engine runs a graph of kernel operators: stages of subtasks that exchange batches through
+// inboxes, with watermarks, and with barriers that cut consistent snapshots out of the stream
+// (asynchronous barrier snapshots: Carbone et al. 2015, after Chandy and Lamport 1985).
+//
+// Reading order: scheduler.go (where goroutines wait), inbox.go, aligner.go (what barriers mean),
+// merger.go (watermarks), subtask.go (the loop), chain.go, stage.go, job.go.
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+
+	"github.com/millstream/millstream/internal/eventtime"
+	"github.com/millstream/millstream/internal/kernel"
+	"github.com/millstream/millstream/statebackend"
+)
+
+// Options configure a Job.
+type Options struct {
+	Scheduler   Scheduler // default Real
+	Parallelism int
+	Groups      int   // key groups; default statebackend.DefaultKeyGroups
+	Room        int   // batches that a channel takes before its sender waits; default 8
+	CacheBytes  int64 // for the tables of all stateful subtasks together; default 256 MiB
+	// Checkpoints says that Trigger will be called while the job runs, so that changes must be tracked.
+	Checkpoints bool
+	// WatermarkInterval is the least time in ms between two watermarks of a source; 0: after every read.
+	WatermarkInterval eventtime.Time
+	// AlignTimeout, in ms, turns an aligned checkpoint into an overtaking one; 0: never.
+	AlignTimeout eventtime.Time
+
+	// OpenBackend opens the state backend of a node in a subtask, with what is restored.
+	OpenBackend func(ctx context.Context, node *kernel.Node, subtask, parallelism int) (statebackend.Backend, error)
+	// Splits lists the splits of a source that belong to a subtask. It is not called for restored sources.
+	Splits func(node *kernel.Node, subtask, parallelism int) [][]byte
+	// Restore returns what a subtask starts from, or nil.
+	Restore func(stage string, subtask int) *SubtaskRestore
+
+	// RenewBase says whether the next snapshot of a node's keyed state renews its base; nil: never.
+	RenewBase func(node string, subtask int) bool
+
+	// OnSnapshot is given each subtask's part of a checkpoint, OnEnd is told that a subtask has processed
+	// everything. Both are called from the subtask's goroutine and must not wait.
+	OnSnapshot func(*SubtaskSnapshot)
+	OnEnd      func(stage string, subtask int)
+
+	Logger *slog.Logger
+}
+
+// Job runs the subtasks of a graph.
+type Job struct {
+	sched             Scheduler
+	ctx               context.Context
+	cancel            context.CancelFunc
+	groups            int
+	cacheMax          int64
+	track             bool
+	watermarkInterval eventtime.Time
+	alignTimeout      eventtime.Time
+	opts              Options
+	logger            *slog.Logger
+	onSnapshot        func(*SubtaskSnapshot)
+
+	stages   []*Stage
+	subtasks []*subtask
+
+	running sync.WaitGroup
+	mu      sync.Mutex
+	err     error
+}
+
+// NewJob lays out the subtasks of g. Start runs them.
+func NewJob(ctx context.Context, g *kernel.Graph, o Options) (*Job, error) {
+	if o.Scheduler == nil {
+		o.Scheduler = Real{}
+	}
+	if o.Groups == 0 {
+		o.Groups = statebackend.DefaultKeyGroups
+	}
+	if o.Room == 0 {
+		o.Room = 8
+	}
+	if o.CacheBytes == 0 {
+		o.CacheBytes = 256 << 20
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Parallelism > o.Groups {
+		return nil, fmt.Errorf("parallelism %d exceeds the %d key groups of the job", o.Parallelism, o.Groups)
+	}
+	stages, err := Stages(g, o.Parallelism)
+	if err != nil {
+		return nil, err
+	}
+	j := &Job{
+		sched: o.Scheduler, groups: o.Groups, track: o.Checkpoints,
+		watermarkInterval: o.WatermarkInterval, alignTimeout: o.AlignTimeout,
+		opts: o, logger: o.Logger, stages: stages, onSnapshot: o.OnSnapshot,
+	}
+	if j.onSnapshot == nil {
+		j.onSnapshot = func(*SubtaskSnapshot) {}
+	}
+	j.ctx, j.cancel = context.WithCancel(ctx)
+	j.layOut()
+	return j, nil
+}
+
+// layOut makes the subtasks and joins them by channels.
+func (j *Job) layOut() {
+	at := map[*Stage][]*subtask{}
+	keyed := int64(0)
+	for _, st := range j.stages {
+		for _, n := range st.Nodes {
+			if n.Keyed {
+				keyed += int64(st.Parallelism)
+			}
+		}
+		for i := range st.Parallelism {
+			s := &subtask{job: j, stage: st, index: i}
+			s.parker = j.sched.NewParker(fmt.Sprintf("%s/%d", st.Name(), i))
+			s.inbox = newInbox(st.Channels(), j.opts.Room, s.parker)
+			s.aligner = NewAligner(st.Channels())
+			for _, e := range st.In {
+				for range e.channels() {
+					s.codecs = append(s.codecs, e.Codec)
+					s.ports = append(s.ports, e.Input)
+				}
+			}
+			at[st] = append(at[st], s)
+			j.subtasks = append(j.subtasks, s)
+		}
+	}
+	j.cacheMax = j.opts.CacheBytes / max(1, keyed)
+	for _, s := range j.subtasks {
+		s.chain.w = eventtime.Min
+		pos := map[*kernel.Node]int{}
+		for k, n := range s.stage.Nodes {
+			o := chainOp{node: n, op: n.New(), wm: eventtime.Min, metrics: &kernel.Metrics{}}
+			o.metrics.Watermark.Store(int64(eventtime.Min))
+			if k > 0 {
+				for _, in := range n.Inputs {
+					o.producers = append(o.producers, pos[in.From])
+				}
+			}
+			pos[n] = k
+			s.chain.ops = append(s.chain.ops, o)
+		}
+		s.source, _ = s.chain.ops[0].op.(kernel.Source)
+		for _, e := range s.stage.Out {
+			out := &outEdge{from: pos[e.Node], wm: eventtime.Min}
+			to := at[e.To]
+			if e.direct() {
+				to = to[s.index : s.index+1]
+			}
+			for _, t := range to {
+				out.targets = append(out.targets, localSender{t.inbox, e.channelOf(s.index)})
+			}
+			out.split = e.Splitter(kernel.SplitContext{
+				Subtask: subtaskOf(s), Targets: len(out.targets), Groups: j.groups, Exchange: e.Exchange,
+			})
+			out.send = s.sendTo(out)
+			s.chain.edges = append(s.chain.edges, out)
+		}
+	}
+}
+
+// Start runs the subtasks. Wait returns their first error.
+func (j *Job) Start() {
+	j.running.Add(len(j.subtasks))
+	for _, s := range j.subtasks {
+		j.sched.Go(s.stage.Name(), s.parker, s.run)
+	}
+}
+
+// Wait returns when every subtask has stopped: after Stop, or with the first error.
+func (j *Job) Wait() error {
+	j.running.Wait()
+	j.cancel()
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.err
+}
+
+// Trigger starts a checkpoint. Their numbers rise.
+func (j *Job) Trigger(checkpoint int64, overtake bool) {
+	for _, s := range j.subtasks {
+		s.inbox.post(mail{trigger: checkpoint, overtake: overtake})
+	}
+}
+
+// Stop ends all subtasks, between two batches. It is for after every OnEnd and the last checkpoint.
+func (j *Job) Stop() {
+	for _, s := range j.subtasks {
+		s.inbox.post(mail{stop: true})
+	}
+}
+
+// Cancel stops all subtasks at once. Wait returns err, or the error that came before it.
+func (j *Job) Cancel(err error) { j.fail(err) }
+
+// Subtasks is the number of subtasks, each of which contributes to every checkpoint.
+func (j *Job) Subtasks() int { return len(j.subtasks) }
+
+// Stages are the stages of the job.
+func (j *Job) Stages() []*Stage { return j.stages }
+
+// EachMetrics calls f with the figures of every operator of every subtask.
+func (j *Job) EachMetrics(f func(step string, subtask int, m *kernel.Metrics)) {
+	for _, s := range j.subtasks {
+		for i := range s.chain.ops {
+			f(s.chain.ops[i].node.Name, s.index, s.chain.ops[i].metrics)
+		}
+	}
+}
+
+func (j *Job) fail(err error) {
+	j.mu.Lock()
+	if j.err == nil {
+		j.err = err
+	}
+	j.mu.Unlock()
+	j.cancel()
+	for _, s := range j.subtasks {
+		s.inbox.stop(errStopped)
+	}
+}
+
+func (j *Job) subtaskDone(s *subtask, err error) {
+	if err != nil && !errors.Is(err, errStopped) {
+		j.fail(err)
+	}
+	j.running.Done()
+}
+
+func (j *Job) subtaskEnded(s *subtask) {
+	if j.opts.OnEnd != nil {
+		j.opts.OnEnd(s.stage.Name(), s.index)
+	}
+}
+
+func (j *Job) renewsBase(n *kernel.Node, subtask int) bool {
+	return n.Keyed && j.opts.RenewBase != nil && j.opts.RenewBase(n.Name, subtask)
+}
+
+func (j *Job) restoreOf(s *subtask) *SubtaskRestore {
+	if j.opts.Restore == nil {
+		return nil
+	}
+	return j.opts.Restore(s.stage.Name(), s.index)
+}

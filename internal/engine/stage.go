@@ -1,0 +1,111 @@
+package engine
+
+import (
+	"fmt"
+
+	"github.com/millstream/millstream/internal/kernel"
+)
+
+// Stage is a set of nodes that run in one goroutine for each subtask: a chain.
+type Stage struct {
+	ID          int
+	Nodes       []*kernel.Node // Nodes[0] is the root, the only one with inputs from other stages
+	Parallelism int
+	In, Out     []*StageEdge
+}
+
+// Name is that of the root: the identity of a stage across restarts of one plan.
+func (s *Stage) Name() string { return s.Nodes[0].Name }
+
+// StageEdge joins two stages.
+type StageEdge struct {
+	From, To *Stage
+	Node     *kernel.Node // in From
+	Port     int          // output port of Node
+	Input    int          // input port of To's root
+	kernel.Edge
+
+	base int // first channel of the edge in the inbox of a subtask of To
+}
+
+// channels is the number of channels of the edge at one receiver.
+func (e *StageEdge) channels() int {
+	if e.direct() {
+		return 1
+	}
+	return e.From.Parallelism
+}
+
+// direct says that a sender has one receiver, the subtask of the same index.
+func (e *StageEdge) direct() bool {
+	return e.Exchange == kernel.Forward && e.From.Parallelism == e.To.Parallelism
+}
+
+// channelOf is the channel in the receiver's inbox for a sender's subtask.
+func (e *StageEdge) channelOf(sender int) int {
+	if e.direct() {
+		return e.base
+	}
+	return e.base + sender
+}
+
+// Channels is the number of input channels of each subtask of the stage.
+func (s *Stage) Channels() int {
+	n := 0
+	for _, e := range s.In {
+		n += e.channels()
+	}
+	return n
+}
+
+// Stages fuses the nodes of a graph for a parallelism. A node is fused into the stage that feeds it
+// unless its input is exchanged, comes from several stages, or the parallelism changes. At parallelism 1
+// an exchange by key moves nothing, and is fused too.
+func Stages(g *kernel.Graph, parallelism int) ([]*Stage, error) {
+	if parallelism < 1 {
+		return nil, fmt.Errorf("parallelism %d: must be at least 1", parallelism)
+	}
+	var stages []*Stage
+	of := make([]*Stage, len(g.Nodes))
+	for i, n := range g.Nodes {
+		if n.ID != i {
+			return nil, fmt.Errorf("node %q has ID %d at position %d", n.Name, n.ID, i)
+		}
+		par := parallelism
+		if n.Single {
+			par = 1
+		}
+		if st := fuseInto(n, of, par); st != nil {
+			st.Nodes = append(st.Nodes, n)
+			of[i] = st
+			continue
+		}
+		st := &Stage{ID: len(stages), Nodes: []*kernel.Node{n}, Parallelism: par}
+		stages = append(stages, st)
+		of[i] = st
+		base := 0
+		for port, in := range n.Inputs {
+			e := &StageEdge{From: of[in.From.ID], To: st, Node: in.From, Port: in.Port, Input: port, Edge: in, base: base}
+			base += e.channels()
+			st.In = append(st.In, e)
+			e.From.Out = append(e.From.Out, e)
+		}
+	}
+	return stages, nil
+}
+
+// fuseInto returns the stage that n joins, or nil if it starts one.
+func fuseInto(n *kernel.Node, of []*Stage, par int) *Stage {
+	var st *Stage
+	for _, in := range n.Inputs {
+		from := of[in.From.ID]
+		if in.Exchange == kernel.RoundRobin || in.Exchange == kernel.ByKey && par > 1 {
+			return nil
+		}
+		if st != nil && st != from || from.Parallelism != par {
+			return nil
+		}
+		st = from
+	}
+	return st
+}

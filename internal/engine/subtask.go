@@ -1,0 +1,650 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"runtime/debug"
+
+	"github.com/millstream/millstream/internal/eventtime"
+	"github.com/millstream/millstream/internal/kernel"
+	"github.com/millstream/millstream/sdk/connector"
+	"github.com/millstream/millstream/statebackend"
+)
+
+// Work done between two looks at mail and barriers.
+const (
+	fireBudget   = 512 // entries fired
+	encodeBudget = 512 // entries of a snapshot encoded beside live work
+	flushAfter   = 10  // ms that a part-full batch waits at most while its sender is busy
+	pollAgain    = 10  // ms until an idle source without a Notifier is asked again
+)
+
+// subtask runs a chain in one goroutine. Everything below belongs to that goroutine, except the inbox.
+type subtask struct {
+	job     *Job
+	stage   *Stage
+	index   int
+	parker  Parker
+	inbox   *inbox
+	aligner *Aligner
+	merger  *Merger
+	chain   chain
+	source  kernel.Source       // root of the chain, or nil
+	codecs  []kernel.BatchCodec // of each input channel
+	ports   []int               // input port of the root for each channel
+
+	mail      []mail
+	marks     []mark
+	force     bool // push without room until the overtaking barrier that waits is taken up
+	overtake  bool // the checkpoint being triggered overtakes
+	triggered int64
+	deadline  eventtime.Time // when the aligned checkpoint of the trigger becomes an overtaking one
+
+	pending  *SubtaskSnapshot // taken, not handed over
+	encoding int              // node of pending whose keyed part is being encoded
+	complete bool             // pending has all its channels
+
+	lastFlush  eventtime.Time
+	lastStatus eventtime.Time // when a source last announced its watermark
+	polled     kernel.Polled
+	sourceDone bool
+	wakeAt     eventtime.Time // an idle source is asked again then
+	ended      bool           // End was sent; only checkpoints are left
+	stopping   bool
+	backends   []statebackend.Backend
+}
+
+// run is the goroutine.
+func (s *subtask) run() {
+	err := s.guard(s.open)
+	if err == nil {
+		err = s.guard(s.loop)
+	}
+	if cerr := s.guard(s.close); err == nil {
+		err = cerr
+	}
+	s.job.subtaskDone(s, err)
+}
+
+func (s *subtask) close() error {
+	err := s.chain.close()
+	for _, b := range s.backends {
+		err = errors.Join(err, b.Close())
+	}
+	return err
+}
+
+// guard turns a panic of user code into an error of the step that ran.
+func (s *subtask) guard(f func() error) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = &StepError{s.chain.ops[s.chain.running].node.Name, fmt.Errorf("panic: %v\n%s", r, debug.Stack())}
+		}
+	}()
+	return f()
+}
+
+func (s *subtask) loop() error {
+	for {
+		s.parker.Yield()
+		if err := s.control(); err != nil {
+			return err
+		}
+		if s.stopping {
+			return nil
+		}
+		if s.pending != nil {
+			if err := s.encode(encodeBudget); err != nil {
+				return err
+			}
+		}
+		worked, err := s.work()
+		if err != nil {
+			return err
+		}
+		if worked {
+			continue
+		}
+		if s.pending != nil && s.encoding < len(s.pending.Nodes) {
+			continue // nothing else to do: go on encoding
+		}
+		if err := s.chain.flush(); err != nil {
+			return err
+		}
+		s.parker.Park(s.until())
+	}
+}
+
+// until is when a parked subtask has something to do by the clock.
+func (s *subtask) until() eventtime.Time {
+	t := eventtime.Max
+	if s.source != nil && !s.sourceDone {
+		t = min(t, s.wakeAt)
+	}
+	if s.deadline != 0 {
+		t = min(t, s.deadline)
+	}
+	return t
+}
+
+// work does one piece: a slice of a firing, one batch of input, or one poll of a source. It returns false
+// when there is nothing to do.
+func (s *subtask) work() (bool, error) {
+	if s.ended {
+		return s.takeBarrier()
+	}
+	if s.chain.advancing {
+		done, err := s.chain.advance(fireBudget)
+		if err != nil {
+			return false, err
+		}
+		if !done {
+			_, err := s.takeBarrier()
+			return true, err
+		}
+		if err := s.announce(); err != nil {
+			return false, err
+		}
+		return true, s.endIfDone()
+	}
+	if s.source != nil {
+		return s.poll()
+	}
+	p, ok := s.inbox.pop(false)
+	if !ok {
+		return false, nil
+	}
+	return true, s.take(p)
+}
+
+// takeBarrier handles a barrier that heads a channel while elements must wait.
+func (s *subtask) takeBarrier() (bool, error) {
+	p, ok := s.inbox.pop(true)
+	if !ok {
+		return false, nil
+	}
+	return true, s.take(p)
+}
+
+func (s *subtask) take(p popped) error {
+	if s.aligner.Recording(p.channel) && p.kind != itemBarrier && s.precedesMark(p) {
+		if err := s.record(p.channel, p.Item); err != nil {
+			return err
+		}
+	}
+	switch p.kind {
+	case itemBatch:
+		if err := s.chain.process(0, s.ports[p.channel], p.batch); err != nil {
+			return err
+		}
+		s.codecs[p.channel].Recycle(p.batch)
+		return s.flushIfOld()
+	case itemStatus:
+		before := s.merger.Idle()
+		s.merger.Observe(p.channel, p.watermark, p.idle)
+		return s.progress(before)
+	case itemBarrier:
+		return s.do(s.aligner.Barrier(p.channel, p.checkpoint))
+	case itemEnd:
+		before := s.merger.Idle()
+		s.merger.Finish(p.channel)
+		if err := s.do(s.aligner.Finish(p.channel)); err != nil {
+			return err
+		}
+		if err := s.progress(before); err != nil {
+			return err
+		}
+		return s.endIfDone()
+	}
+	return nil
+}
+
+// progress starts to fire when the merged watermark has moved, and passes idleness on.
+func (s *subtask) progress(wasIdle bool) error {
+	if s.merger.Watermark() > s.chain.w {
+		s.chain.advanceTo(s.merger.Watermark())
+		return nil
+	}
+	if wasIdle != s.merger.Idle() {
+		return s.announce()
+	}
+	return nil
+}
+
+func (s *subtask) announce() error {
+	idle := s.merger.Idle()
+	if s.source != nil {
+		idle = s.polled.Inactive && !s.sourceDone
+	}
+	if idle {
+		if err := s.chain.flush(); err != nil {
+			return err
+		}
+	}
+	return s.chain.announce(idle)
+}
+
+// poll asks the source for a batch.
+func (s *subtask) poll() (bool, error) {
+	if s.sourceDone {
+		return false, nil
+	}
+	now := s.job.sched.Now()
+	wasIdle := s.polled.Inactive
+	s.chain.running = 0
+	p, err := s.source.Poll(now)
+	if err != nil {
+		return false, s.chain.stepError(0, err)
+	}
+	s.polled = p
+	switch {
+	case p.Status == connector.End:
+		s.sourceDone = true
+		s.chain.advanceTo(eventtime.Max)
+		return true, nil
+	case p.Watermark > s.chain.w && (now >= s.lastStatus+s.job.watermarkInterval || p.Status == connector.Idle):
+		s.lastStatus = now
+		s.chain.advanceTo(p.Watermark)
+	case p.Inactive != wasIdle:
+		if err := s.announce(); err != nil {
+			return false, err
+		}
+	}
+	if p.Status == connector.Idle {
+		s.wakeAt = now + pollAgain
+		return s.chain.advancing, nil
+	}
+	return true, s.flushIfOld()
+}
+
+// endIfDone sends End once everything that will ever come has been processed and fired.
+func (s *subtask) endIfDone() error {
+	if s.ended || s.chain.advancing || s.chain.w < eventtime.Max {
+		return nil
+	}
+	if s.source != nil && !s.sourceDone || s.source == nil && !s.aligner.AllFinished() {
+		return nil
+	}
+	if err := s.chain.flush(); err != nil {
+		return err
+	}
+	s.ended = true
+	for _, e := range s.chain.edges {
+		if err := e.each(Item{kind: itemEnd}); err != nil {
+			return err
+		}
+	}
+	s.job.subtaskEnded(s)
+	return nil
+}
+
+// flushIfOld bounds the time that a part-full batch waits while its sender is busy.
+func (s *subtask) flushIfOld() error {
+	if len(s.chain.edges) == 0 {
+		return nil
+	}
+	now := s.job.sched.Now()
+	if now < s.lastFlush+flushAfter {
+		return nil
+	}
+	s.lastFlush = now
+	for _, e := range s.chain.edges {
+		if err := e.split.Flush(e.send); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// control handles mail and overtaking barriers.
+func (s *subtask) control() error {
+	var overtaking bool
+	var err error
+	s.mail, overtaking, err = s.inbox.control(s.mail)
+	if err != nil {
+		return err
+	}
+	s.force = false
+	for _, m := range s.mail {
+		if m.stop {
+			s.stopping = true
+		}
+		if m.trigger > s.triggered {
+			s.triggered, s.overtake = m.trigger, m.overtake
+			switch {
+			case s.job.alignTimeout == 0 || m.overtake:
+				s.deadline = 0
+			case s.deadline == 0: // else it runs since the trigger was seen while waiting for room
+				s.deadline = s.job.sched.Now() + s.job.alignTimeout
+			}
+			if err := s.do(s.aligner.Trigger(m.trigger)); err != nil {
+				return err
+			}
+		}
+	}
+	if overtaking {
+		s.marks = s.inbox.marks(s.marks)
+		for i, m := range s.marks {
+			if m.checkpoint == 0 {
+				continue
+			}
+			if err := s.do(s.aligner.Overtaken(i, m.checkpoint)); err != nil {
+				return err
+			}
+		}
+	}
+	if s.deadline != 0 && s.job.sched.Now() >= s.deadline {
+		return s.timeout()
+	}
+	return nil
+}
+
+// overdue says, to a subtask that waits for room, that an aligned checkpoint should overtake and that its
+// barrier is here: queued, popped, or, at a source, still in the mail.
+func (s *subtask) overdue() bool {
+	if s.job.alignTimeout == 0 {
+		return false
+	}
+	waiting, now := s.inbox.triggerWaiting(), s.job.sched.Now()
+	newest := max(s.triggered, waiting)
+	if s.aligner.Seen(newest) {
+		return false
+	}
+	if s.deadline == 0 {
+		s.deadline = now + s.job.alignTimeout
+	}
+	if now < s.deadline {
+		return false
+	}
+	if s.source != nil || s.aligner.Aligning() == newest || s.inbox.hasBarrier(newest) {
+		return true
+	}
+	s.deadline = now + s.job.alignTimeout
+	return false
+}
+
+// timeout turns the aligned checkpoint that was triggered into an overtaking one, if one of its barriers
+// has reached this subtask. Otherwise a sender before us is in the same position and will.
+func (s *subtask) timeout() error {
+	if s.aligner.Seen(s.triggered) {
+		s.deadline = 0
+		return nil
+	}
+	found := s.aligner.Aligning() == s.triggered
+	for i := range s.codecs {
+		found = s.inbox.barrierToMark(i, s.triggered) || found
+	}
+	if !found {
+		s.deadline = s.job.sched.Now() + s.job.alignTimeout
+		return nil
+	}
+	s.deadline = 0
+	if err := s.do(s.aligner.Timeout(s.triggered)); err != nil {
+		return err
+	}
+	s.marks = s.inbox.marks(s.marks)
+	for i, m := range s.marks {
+		if m.checkpoint == s.triggered {
+			if err := s.do(s.aligner.Overtaken(i, m.checkpoint)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// do carries out what the aligner decided.
+func (s *subtask) do(acts []action) error {
+	for _, a := range acts {
+		var err error
+		switch a.kind {
+		case actHold:
+			s.inbox.hold(a.channel, true)
+		case actRelease:
+			for i := range s.codecs {
+				s.inbox.hold(i, false)
+			}
+		case actSnapshot:
+			err = s.snapshot(a.checkpoint, s.overtake && s.triggered == a.checkpoint)
+		case actTakeOver:
+			err = s.snapshot(a.checkpoint, true)
+		case actRecord:
+			err = s.recordQueued(a.channel)
+		case actComplete:
+			s.complete = true
+			err = s.encode(0)
+		case actAbort:
+			// What changed before it is needed by the next checkpoint all the same.
+			if s.pending != nil {
+				s.pending.Aborted, s.complete = true, true
+				err = s.encode(1 << 30)
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// snapshot sends the barrier on and fixes the state of every operator.
+func (s *subtask) snapshot(checkpoint int64, overtaking bool) error {
+	if s.pending != nil { // one at a time: the older is finished first
+		if err := s.encode(1 << 30); err != nil {
+			return err
+		}
+	}
+	was := s.force
+	s.force = was || overtaking
+	err := s.chain.flush()
+	s.force = was
+	if err != nil {
+		return err
+	}
+	if !s.ended {
+		for _, e := range s.chain.edges {
+			for _, t := range e.targets {
+				var err error
+				if overtaking {
+					err = t.Overtake(checkpoint)
+				} else {
+					_, err = t.Push(Item{kind: itemBarrier, checkpoint: checkpoint}, nil, true)
+				}
+				if err != nil {
+					return err
+				}
+			}
+		}
+	}
+	snap := &SubtaskSnapshot{
+		Checkpoint: checkpoint, Stage: s.stage.Name(), Subtask: s.index,
+		Merger: s.merger.State(), Channels: make([][]byte, len(s.codecs)),
+	}
+	for i := range s.chain.ops {
+		o := &s.chain.ops[i]
+		n := NodeSnapshot{Node: o.node.Name, Watermark: o.wm}
+		if st, ok := o.op.(kernel.Stateful); ok {
+			s.chain.running = i
+			var err error
+			if n.OpSnapshot, err = st.Snapshot(checkpoint, s.job.renewsBase(o.node, s.index)); err != nil {
+				return s.chain.stepError(i, fmt.Errorf("snapshot for checkpoint %d: %w", checkpoint, err))
+			}
+		}
+		snap.Nodes = append(snap.Nodes, n)
+	}
+	s.pending, s.encoding, s.complete = snap, 0, false
+	return nil
+}
+
+// encode encodes about budget more entries of the pending snapshot and hands it over when it is whole.
+func (s *subtask) encode(budget int) error {
+	for ; s.encoding < len(s.pending.Nodes); s.encoding++ {
+		k := s.pending.Nodes[s.encoding].Keyed
+		if k == nil {
+			continue
+		}
+		done, err := k.Encode(budget)
+		if err != nil {
+			return s.chain.stepError(s.encoding, fmt.Errorf("encode checkpoint %d: %w", s.pending.Checkpoint, err))
+		}
+		if !done {
+			return nil
+		}
+	}
+	if s.complete {
+		s.job.onSnapshot(s.pending)
+		s.pending = nil
+	}
+	return nil
+}
+
+// precedesMark says whether a popped item stands before the barrier that the pending snapshot waits for.
+// The mark may have been set after the last look at the marks.
+func (s *subtask) precedesMark(p popped) bool {
+	return p.over.checkpoint != s.aligner.current || p.seq < p.over.seq
+}
+
+func (s *subtask) record(i int, it Item) error {
+	var err error
+	s.pending.Channels[i], err = appendItem(s.pending.Channels[i], it, s.codecs[i])
+	if err != nil {
+		return &StepError{s.stage.Name(), fmt.Errorf("record input for checkpoint %d: %w", s.pending.Checkpoint, err)}
+	}
+	return nil
+}
+
+// recordQueued records what is queued in a channel before its mark.
+func (s *subtask) recordQueued(i int) error {
+	for _, it := range s.inbox.queued(i, s.inbox.markOf(i).seq, nil) {
+		if err := s.record(i, it); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sendTo returns the function that sends a batch over an edge, waiting for room in the one place where a
+// subtask waits.
+func (s *subtask) sendTo(e *outEdge) func(int, kernel.Batch) error {
+	return func(target int, b kernel.Batch) error {
+		it := Item{kind: itemBatch, batch: b}
+		for {
+			ok, err := e.targets[target].Push(it, s.parker, s.force)
+			if err != nil {
+				return err
+			}
+			if ok {
+				s.parker.Yield()
+				return nil
+			}
+			urgent, err := s.inbox.urgent()
+			if err != nil {
+				return err
+			}
+			if urgent || s.overdue() {
+				s.force = true
+				continue
+			}
+			until := eventtime.Max
+			if s.deadline != 0 {
+				until = s.deadline
+			}
+			s.parker.Park(until)
+		}
+	}
+}
+
+// open wires the chain, restores it and opens its operators.
+func (s *subtask) open() error {
+	s.merger = NewMerger(len(s.codecs))
+	r := s.job.restoreOf(s)
+	if r != nil {
+		if len(r.Merger.Inputs) != len(s.codecs) || len(r.Channels) != len(s.codecs) {
+			return &StepError{s.stage.Name(), fmt.Errorf("checkpoint %d has %d input channels, the job has %d: restore it at the parallelism at which it was taken", r.Checkpoint, len(r.Channels), len(s.codecs))}
+		}
+		s.merger.Restore(r.Merger)
+	}
+	for i := range s.chain.ops {
+		o := &s.chain.ops[i]
+		c, err := s.openContext(i, r)
+		if err != nil {
+			return s.chain.stepError(i, err)
+		}
+		s.chain.running = i
+		if err := o.op.Open(c); err != nil {
+			return s.chain.stepError(i, fmt.Errorf("open: %w", err))
+		}
+	}
+	if r == nil {
+		return nil
+	}
+	for i, data := range r.Channels {
+		items, err := decodeItems(data, s.codecs[i])
+		if err != nil {
+			return &StepError{s.stage.Name(), fmt.Errorf("restore checkpoint %d: %w", r.Checkpoint, err)}
+		}
+		// The items go before what senders have pushed already.
+		s.inbox.prepend(i, items)
+	}
+	s.chain.all = true
+	s.chain.advanceTo(s.merger.Watermark())
+	return nil
+}
+
+func (s *subtask) openContext(i int, r *SubtaskRestore) (*kernel.OpenContext, error) {
+	o := &s.chain.ops[i]
+	c := &kernel.OpenContext{
+		Context: s.job.ctx, Step: o.node.Name,
+		Subtask: subtaskOf(s),
+		Groups:  s.job.groups, CacheMax: s.job.cacheMax, Track: s.job.track,
+		Metrics: o.metrics, Logger: s.job.logger.With("step", o.node.Name, "subtask", s.index),
+		Now: s.job.sched.Now, Wake: s.parker.Wake,
+	}
+	o.wm = eventtime.Min
+	if r != nil {
+		n, ok := r.Nodes[o.node.Name]
+		if !ok {
+			return nil, fmt.Errorf("checkpoint %d has no state of this step", r.Checkpoint)
+		}
+		o.wm = n.Watermark
+		c.Restore = &kernel.OpRestore{Checkpoint: r.Checkpoint, Blob: n.Blob, Watermark: n.Watermark}
+	}
+	if o.node.Keyed {
+		b, err := s.job.opts.OpenBackend(s.job.ctx, o.node, s.index, s.stage.Parallelism)
+		if err != nil {
+			return nil, fmt.Errorf("open state backend: %w", err)
+		}
+		c.Backend = b
+		s.backends = append(s.backends, b)
+	}
+	if o.node.SetSplits != nil && r == nil {
+		o.node.SetSplits(o.op, s.job.opts.Splits(o.node, s.index, s.stage.Parallelism))
+	}
+	for port := range o.node.Ports {
+		c.Outputs = append(c.Outputs, s.linkOf(i, port))
+	}
+	return c, nil
+}
+
+// linkOf finds the consumers of an output port: in the chain, and the edges that leave it.
+func (s *subtask) linkOf(i, port int) *link {
+	l := &link{c: &s.chain, metrics: s.chain.ops[i].metrics}
+	node := s.chain.ops[i].node
+	for k := range s.chain.ops {
+		for p, in := range s.chain.ops[k].node.Inputs {
+			if k != 0 && in.From == node && in.Port == port {
+				l.next = append(l.next, linkTo{k, p})
+			}
+		}
+	}
+	for k, e := range s.stage.Out {
+		if e.Node == node && e.Port == port {
+			l.edges = append(l.edges, s.chain.edges[k])
+		}
+	}
+	return l
+}
+
+func subtaskOf(s *subtask) connector.Subtask {
+	return connector.Subtask{Index: s.index, Parallelism: s.stage.Parallelism}
+}

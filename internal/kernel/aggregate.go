@@ -1,0 +1,405 @@
+package kernel
+
+import (
+	"fmt"
+
+	"github.com/millstream/millstream/internal/eventtime"
+	"github.com/millstream/millstream/sdk/coder"
+	"github.com/millstream/millstream/sdk/window"
+)
+
+// Windowing is what an aggregation needs to know of the windows of its input.
+type Windowing struct {
+	Lateness     int64 // ms after the end of a window during which it takes elements
+	EarlyCount   int64 // elements that make an early pane due; 0: no early panes
+	LateCount    int64 // elements that make a late pane due; at least 1
+	Accumulating bool  // a pane has all elements of its window so far; else those since the pane before
+}
+
+// Aggregation is the specification of an operator that keeps an accumulator for each key and window and
+// emits it in panes.
+type Aggregation[K comparable, A, Out any] struct {
+	Key     coder.Key[K]
+	Acc     coder.Coder[A]
+	Create  func() A
+	Extract func(A) Out  // the result shares nothing that AddInput changes
+	Size    func(*A) int // bytes of an accumulator beyond its struct; nil if there are none
+	Windowing
+	// Identity emits Extract(Create()) at the end of the global window if nothing came: a global combine of
+	// nothing is the identity. It is for a Single node.
+	Identity bool
+	Inputs   []AggregateInput[K, A, Out]
+}
+
+// AggregateInput adds the elements of one input port; InputOf makes it.
+type AggregateInput[K comparable, A, Out any] interface {
+	process(o *aggregate[K, A, Out], b Batch) error
+	emitLate(o *aggregate[K, A, Out]) error
+}
+
+// Port 0 of the operator has the panes; port 1+i the late elements of input i.
+type aggregate[K comparable, A, Out any] struct {
+	Aggregation[K, A, Out]
+	table  *Table[K, A]
+	inputs []AggregateInput[K, A, Out]
+	out    Output
+	outs   []Output
+	panes  Rows[coder.KV[K, Out]]
+	m      *Metrics
+
+	w eventtime.Time
+	// Segments by their windows: before their end, and after it but not expired.
+	open, closed []*segment[K, A]
+	any          bool // an element came, ever: see Identity
+}
+
+// NewAggregate returns an aggregating operator. inputs makes a fresh set of inputs for it.
+func NewAggregate[K comparable, A, Out any](a Aggregation[K, A, Out], inputs func() []AggregateInput[K, A, Out]) Operator {
+	return &aggregate[K, A, Out]{Aggregation: a, inputs: inputs()}
+}
+
+func (o *aggregate[K, A, Out]) Open(c *OpenContext) error {
+	o.table = newTable(tableConfig[K, A]{o.Key, o.Acc, o.Size}, c)
+	o.out, o.outs, o.m, o.w = c.Outputs[0], c.Outputs, c.Metrics, eventtime.Min
+	if c.Restore == nil {
+		return nil
+	}
+	o.w = c.Restore.Watermark
+	o.any = len(c.Restore.Blob) > 0 && c.Restore.Blob[0] == 1
+	// Every restored window counts as open: the host repeats the watermark, and the headers of the entries
+	// tell what has fired.
+	return o.table.restore(func(s *segment[K, A]) {
+		o.arm(s)
+		o.open = insertSorted(o.open, s)
+	})
+}
+
+func (o *aggregate[K, A, Out]) Close() error { return nil }
+
+// arm sets when a pane of the segment is due.
+func (o *aggregate[K, A, Out]) arm(s *segment[K, A]) {
+	switch {
+	case s.late:
+		s.fireAt = 1 // the first element of a key fires; later ones by LateCount, see added
+	case o.EarlyCount > 0:
+		s.fireAt = o.EarlyCount
+	}
+}
+
+func (o *aggregate[K, A, Out]) Process(port int, b Batch) error {
+	err := o.inputs[port].process(o, b)
+	if err == nil {
+		err = o.inputs[port].emitLate(o)
+	}
+	if err == nil {
+		err = o.emit()
+	}
+	if err == nil {
+		err = o.table.evict()
+	}
+	return err
+}
+
+// enter returns the segment of a window, or nil if the window has expired.
+func (o *aggregate[K, A, Out]) enter(w window.Window) *segment[K, A] {
+	if o.w >= expiry(w, o.Lateness) {
+		return nil
+	}
+	s, made := o.table.segment(w)
+	if made {
+		s.late = o.w >= w.EndTime()
+		o.arm(s)
+		if s.late {
+			o.closed = insertSorted(o.closed, s)
+		} else {
+			o.open = insertSorted(o.open, s)
+		}
+		o.any = true
+	}
+	return s
+}
+
+// InputOf returns an input of elements with values V, added by add.
+func InputOf[K comparable, V, A, Out any](port int, add func(A, V) A) AggregateInput[K, A, Out] {
+	return &aggregateInput[K, V, A, Out]{port: port, add: add}
+}
+
+type aggregateInput[K comparable, V, A, Out any] struct {
+	port int
+	add  func(A, V) A
+	late Rows[coder.KV[K, V]]
+}
+
+func (in *aggregateInput[K, V, A, Out]) process(o *aggregate[K, A, Out], b Batch) error {
+	rows := b.(*Rows[coder.KV[K, V]]).E
+	t := o.table
+	if t.spilled > 0 {
+		if err := in.load(o, rows); err != nil {
+			return err
+		}
+	}
+	native, add := t.key.Native, in.add
+	var s *segment[K, A]
+	var win window.Window
+	known := false
+	for i := range rows {
+		r := &rows[i]
+		if !known || r.Window != win {
+			win, known = r.Window, true
+			s = o.enter(win)
+		}
+		if s == nil {
+			in.late.E = append(in.late.E, *r)
+			continue
+		}
+		var e *entry[K, A]
+		var err error
+		if native {
+			e = s.native[r.Value.Key]
+		} else if e, err = t.find(s, r.Value.Key); err != nil {
+			return err
+		}
+		if e == nil {
+			if e, err = t.insert(s, r.Value.Key); err != nil {
+				return err
+			}
+			e.acc = o.Create()
+		}
+		if e.epoch != t.epoch {
+			if err := t.touch(s, e); err != nil {
+				return err
+			}
+		}
+		e.acc = add(e.acc, r.Value.Value)
+		e.since++
+		if t.evicts {
+			e.flags |= flagUsed
+		}
+		if t.size != nil {
+			t.resized(e)
+		}
+		if e.since >= s.fireAt {
+			if err := o.added(s, e); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// load fetches the entries of a batch that were evicted, all at once.
+func (in *aggregateInput[K, V, A, Out]) load(o *aggregate[K, A, Out], rows []Element[coder.KV[K, V]]) error {
+	t := o.table
+	for i := range rows {
+		r := &rows[i]
+		s := t.segments[r.Window]
+		if s == nil || !s.spilled || o.w >= expiry(r.Window, o.Lateness) {
+			continue
+		}
+		e, err := t.find(s, r.Value.Key)
+		if err == nil && e == nil {
+			err = t.miss(s, r.Value.Key)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return t.load()
+}
+
+// emitLate sends the elements of the batch whose windows had expired.
+func (in *aggregateInput[K, V, A, Out]) emitLate(o *aggregate[K, A, Out]) error {
+	n := len(in.late.E)
+	if n == 0 {
+		return nil
+	}
+	o.m.LateDropped.Store(o.m.LateDropped.Load() + int64(n))
+	var err error
+	if 1+in.port < len(o.outs) {
+		err = o.outs[1+in.port].Emit(&in.late)
+	}
+	clear(in.late.E)
+	in.late.E = in.late.E[:0]
+	return err
+}
+
+// added fires a pane for a key that has enough elements.
+func (o *aggregate[K, A, Out]) added(s *segment[K, A], e *entry[K, A]) error {
+	if !s.late {
+		return o.fire(s, e, window.Early, false)
+	}
+	// A key that came only after the end of its window fires at its first element, and then as often as
+	// the late trigger says (Beam's AfterWatermark: its late part starts once the end has fired).
+	if e.onTime && e.since < o.LateCount {
+		return nil
+	}
+	return o.fire(s, e, window.Late, false)
+}
+
+// fire emits a pane. The entry is touched.
+func (o *aggregate[K, A, Out]) fire(s *segment[K, A], e *entry[K, A], timing window.Timing, last bool) error {
+	p := window.Pane{Timing: timing, Index: int64(e.panes), OnTimeIndex: int64(e.panes - e.early), First: e.panes == 0, Last: last}
+	if timing == window.Early {
+		p.OnTimeIndex = -1
+		e.early++
+	} else {
+		e.onTime = true
+	}
+	e.panes++
+	e.since = 0
+	o.panes.E = append(o.panes.E, Element[coder.KV[K, Out]]{
+		Value: coder.KV[K, Out]{Key: e.key, Value: o.Extract(e.acc)},
+		Time:  s.win.MaxTimestamp(), Window: s.win, Pane: MakePane(p),
+	})
+	if !o.Accumulating && !last {
+		e.acc = o.Create()
+		if o.Size != nil {
+			o.table.resized(e)
+		}
+	}
+	if len(o.panes.E) >= BatchSize {
+		return o.emit()
+	}
+	return nil
+}
+
+func (o *aggregate[K, A, Out]) emit() error {
+	if len(o.panes.E) == 0 {
+		return nil
+	}
+	err := o.out.Emit(&o.panes)
+	clear(o.panes.E)
+	o.panes.E = o.panes.E[:0]
+	return err
+}
+
+// Watermark implements Operator: windows fire at their end and go at their expiry, in the order of time.
+func (o *aggregate[K, A, Out]) Watermark(w eventtime.Time, budget int) (bool, error) {
+	o.w = w
+	for {
+		done, err := o.next(w, &budget)
+		if err == nil && (done || budget <= 0) {
+			err = o.emit()
+		}
+		if err != nil || done {
+			return done, err
+		}
+		if budget <= 0 {
+			return false, o.table.evict()
+		}
+	}
+}
+
+// next goes on with the window that is due first, and returns true if none is.
+func (o *aggregate[K, A, Out]) next(w eventtime.Time, budget *int) (bool, error) {
+	due := eventtime.Max
+	var ending, expiring *segment[K, A]
+	if len(o.open) > 0 && o.open[0].win.EndTime() <= w {
+		ending, due = o.open[0], o.open[0].win.EndTime()
+	}
+	if len(o.closed) > 0 {
+		if x := expiry(o.closed[0].win, o.Lateness); x <= w && (ending == nil || x <= due) {
+			ending, expiring = nil, o.closed[0]
+		}
+	}
+	switch {
+	case expiring != nil:
+		done, err := o.table.pass(expiring, budget, true, o.expire)
+		if err != nil || !done {
+			return false, err
+		}
+		o.closed = popFront(o.closed)
+		return false, o.table.dropSegment(expiring)
+	case ending == nil:
+		return true, o.identity(w)
+	case o.Lateness == 0:
+		done, err := o.table.pass(ending, budget, true, o.endAndExpire)
+		if err != nil || !done {
+			return false, err
+		}
+		o.open = popFront(o.open)
+		return false, o.table.dropSegment(ending)
+	}
+	done, err := o.table.pass(ending, budget, false, o.end)
+	if err != nil || !done {
+		return false, err
+	}
+	o.open = popFront(o.open)
+	ending.late = true
+	o.arm(ending)
+	o.closed = insertSorted(o.closed, ending)
+	return false, nil
+}
+
+func popFront[E any](s []*E) []*E {
+	copy(s, s[1:])
+	s[len(s)-1] = nil
+	return s[:len(s)-1]
+}
+
+// end is the end of a window that will take late elements.
+func (o *aggregate[K, A, Out]) end(s *segment[K, A], e *entry[K, A]) error {
+	if e.onTime {
+		return nil // it has fired: before a restore, or before it was evicted
+	}
+	if e.epoch != o.table.epoch {
+		if err := o.table.touch(s, e); err != nil {
+			return err
+		}
+	}
+	if e.since == 0 {
+		e.onTime = true // all it has was fired early; no empty pane
+		return nil
+	}
+	return o.fire(s, e, window.OnTime, false)
+}
+
+// expire is the expiry of a window: a last pane if elements came since the pane before.
+func (o *aggregate[K, A, Out]) expire(s *segment[K, A], e *entry[K, A]) error {
+	if e.since == 0 {
+		return nil
+	}
+	return o.last(s, e, window.Late)
+}
+
+// endAndExpire is the end of a window that takes no late elements.
+func (o *aggregate[K, A, Out]) endAndExpire(s *segment[K, A], e *entry[K, A]) error {
+	if e.since == 0 {
+		return nil
+	}
+	return o.last(s, e, window.OnTime)
+}
+
+// last fires the last pane of an entry that is about to go.
+func (o *aggregate[K, A, Out]) last(s *segment[K, A], e *entry[K, A], timing window.Timing) error {
+	if p := o.table.pending; p != nil {
+		if err := p.save(s, e); err != nil {
+			return err
+		}
+	}
+	return o.fire(s, e, timing, true)
+}
+
+// identity emits the result of nothing, once, when the global window ends without an element.
+func (o *aggregate[K, A, Out]) identity(w eventtime.Time) error {
+	if !o.Identity || o.any || w < eventtime.EndOfGlobalWindow {
+		return nil
+	}
+	o.any = true
+	var k K
+	s := &segment[K, A]{win: window.GlobalWindow}
+	return o.fire(s, &entry[K, A]{key: k, acc: o.Create()}, window.OnTime, true)
+}
+
+// Snapshot implements Stateful.
+func (o *aggregate[K, A, Out]) Snapshot(checkpoint int64, base bool) (OpSnapshot, error) {
+	p, err := o.table.snapshot(base)
+	if err != nil {
+		return OpSnapshot{}, fmt.Errorf("checkpoint %d: %w", checkpoint, err)
+	}
+	blob := []byte{0}
+	if o.any {
+		blob[0] = 1
+	}
+	return OpSnapshot{Blob: blob, Keyed: p}, nil
+}

@@ -1,0 +1,138 @@
+package kernel
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/millstream/millstream/internal/eventtime"
+	"github.com/millstream/millstream/sdk/window"
+)
+
+func toValidUTF8(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
+
+// stateless is embedded by operators that neither fire nor keep anything.
+type stateless struct{}
+
+func (stateless) Watermark(eventtime.Time, int) (bool, error) { return true, nil }
+func (stateless) Close() error                                { return nil }
+
+// mapOp applies a function to each value.
+type mapOp[In, Out any] struct {
+	stateless
+	f   func(In) Out
+	out Output
+	buf Rows[Out]
+}
+
+// NewMap returns an operator that replaces each value by f of it.
+func NewMap[In, Out any](f func(In) Out) Operator { return &mapOp[In, Out]{f: f} }
+
+func (m *mapOp[In, Out]) Open(c *OpenContext) error {
+	m.out = c.Outputs[0]
+	return nil
+}
+
+func (m *mapOp[In, Out]) Process(_ int, b Batch) error {
+	in := b.(*Rows[In]).E
+	m.buf.E = resize(m.buf.E, len(in))
+	out := m.buf.E
+	for i := range in {
+		e, o := &in[i], &out[i]
+		o.Value = m.f(e.Value)
+		o.Time, o.Window, o.Pane = e.Time, e.Window, e.Pane
+	}
+	return m.out.Emit(&m.buf)
+}
+
+func resize[E any](s []E, n int) []E {
+	if cap(s) < n {
+		return make([]E, n, max(n, BatchSize))
+	}
+	return s[:n]
+}
+
+// filterOp keeps the elements for which a function is true, in place.
+type filterOp[T any] struct {
+	stateless
+	keep func(T) bool
+	out  Output
+}
+
+// NewFilter returns an operator that passes the values for which keep is true.
+func NewFilter[T any](keep func(T) bool) Operator { return &filterOp[T]{keep: keep} }
+
+func (f *filterOp[T]) Open(c *OpenContext) error {
+	f.out = c.Outputs[0]
+	return nil
+}
+
+func (f *filterOp[T]) Process(_ int, b Batch) error {
+	r := b.(*Rows[T])
+	n := 0
+	for i := range r.E {
+		if f.keep(r.E[i].Value) {
+			if n != i {
+				r.E[n] = r.E[i]
+			}
+			n++
+		}
+	}
+	all := r.E
+	r.E = r.E[:n]
+	err := f.out.Emit(r)
+	r.E = all
+	return err
+}
+
+// passOp passes batches on: a step that only changes how they travel (Flatten, Reshuffle).
+type passOp struct {
+	stateless
+	out Output
+}
+
+// NewPass returns an operator that passes every input on.
+func NewPass() Operator { return &passOp{} }
+
+func (p *passOp) Open(c *OpenContext) error {
+	p.out = c.Outputs[0]
+	return nil
+}
+
+func (p *passOp) Process(_ int, b Batch) error { return p.out.Emit(b) }
+
+// windowOp assigns each element to its window, in place.
+type windowOp[T any] struct {
+	stateless
+	fn  window.Fn
+	out Output
+}
+
+// NewWindow returns an operator that assigns windows by fn.
+func NewWindow[T any](fn window.Fn) Operator { return &windowOp[T]{fn: fn} }
+
+func (w *windowOp[T]) Open(c *OpenContext) error {
+	w.out = c.Outputs[0]
+	return nil
+}
+
+func (w *windowOp[T]) Process(_ int, b Batch) error {
+	rows := b.(*Rows[T]).E
+	switch fn := w.fn.(type) {
+	case window.FixedFn:
+		var win window.Window // of the element before: most follow each other in one window
+		for i := range rows {
+			e := &rows[i]
+			if t := e.Time; t < win.StartTime() || t >= win.EndTime() {
+				win = fn.Assign(t)
+			}
+			e.Window = win
+		}
+	case window.GlobalFn:
+		for i := range rows {
+			rows[i].Window = window.GlobalWindow
+		}
+	default:
+		return fmt.Errorf("window function %T is unknown", w.fn)
+	}
+	return w.out.Emit(b)
+}

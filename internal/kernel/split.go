@@ -1,0 +1,212 @@
+package kernel
+
+import (
+	"encoding/binary"
+	"fmt"
+	"sync"
+
+	"github.com/millstream/millstream/internal/eventtime"
+	"github.com/millstream/millstream/sdk/coder"
+	"github.com/millstream/millstream/sdk/window"
+	"github.com/millstream/millstream/statebackend"
+)
+
+// splitter spreads the rows of batches over targets, into batches of its own.
+type splitter[T any] struct {
+	codec   *Codec[T]
+	open    []*Rows[T] // part-full batch of each target
+	targets int
+	next    int // round robin
+
+	// target of the key of a row; nil for round robin, or for the only target
+	byKey func(v *T) (int, error)
+}
+
+// Keyed is the Edge.Splitter of a collection of KV.
+func Keyed[K comparable, V any](key coder.Key[K], codec *Codec[coder.KV[K, V]]) func(SplitContext) Splitter {
+	return func(c SplitContext) Splitter {
+		s := newSplitter(c, codec)
+		if c.Exchange == ByKey && c.Targets > 1 {
+			groups, targets := uint64(c.Groups), c.Targets
+			s.byKey = func(kv *coder.KV[K, V]) (int, error) {
+				h, err := key.Hash(kv.Key)
+				return statebackend.SubtaskOf(statebackend.KeyGroup(h%groups), targets, int(groups)), err
+			}
+		}
+		return s
+	}
+}
+
+// Unkeyed is the Edge.Splitter of any other collection.
+func Unkeyed[T any](codec *Codec[T]) func(SplitContext) Splitter {
+	return func(c SplitContext) Splitter { return newSplitter(c, codec) }
+}
+
+func newSplitter[T any](c SplitContext, codec *Codec[T]) *splitter[T] {
+	return &splitter[T]{codec: codec, open: make([]*Rows[T], c.Targets), targets: c.Targets, next: c.Subtask.Index % c.Targets}
+}
+
+// Split implements Splitter.
+func (s *splitter[T]) Split(b Batch, send func(int, Batch) error) error {
+	rows := b.(*Rows[T]).E
+	if s.byKey == nil {
+		return s.spread(rows, send)
+	}
+	for i := range rows {
+		t, err := s.byKey(&rows[i].Value)
+		if err != nil {
+			return fmt.Errorf("encode key %v: %w", Brief(rows[i].Value), err)
+		}
+		o := s.open[t]
+		if o == nil {
+			o = s.codec.get()
+			s.open[t] = o
+		}
+		o.E = append(o.E, rows[i])
+		if len(o.E) >= BatchSize {
+			s.open[t] = nil
+			if err := send(t, o); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// spread fills one target's batch after the other.
+func (s *splitter[T]) spread(rows []Element[T], send func(int, Batch) error) error {
+	for len(rows) > 0 {
+		o := s.open[s.next]
+		if o == nil {
+			o = s.codec.get()
+			s.open[s.next] = o
+		}
+		n := min(len(rows), BatchSize-len(o.E))
+		o.E = append(o.E, rows[:n]...)
+		rows = rows[n:]
+		if len(o.E) >= BatchSize {
+			t := s.next
+			s.open[t], s.next = nil, (t+1)%s.targets
+			if err := send(t, o); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Flush implements Splitter.
+func (s *splitter[T]) Flush(send func(int, Batch) error) error {
+	for t, o := range s.open {
+		if o == nil {
+			continue
+		}
+		s.open[t] = nil
+		if s.byKey == nil {
+			s.next = (t + 1) % s.targets
+		}
+		if err := send(t, o); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Codec is the BatchCodec of one element type. Of makes it.
+type Codec[T any] struct {
+	value coder.Coder[T]
+	pool  sync.Pool
+}
+
+// NewCodec returns a codec over the coder of the values.
+func NewCodec[T any](value coder.Coder[T]) *Codec[T] { return &Codec[T]{value: value} }
+
+func (c *Codec[T]) get() *Rows[T] {
+	if r, ok := c.pool.Get().(*Rows[T]); ok {
+		return r
+	}
+	return &Rows[T]{make([]Element[T], 0, BatchSize)}
+}
+
+// Recycle implements BatchCodec.
+func (c *Codec[T]) Recycle(b Batch) {
+	r := b.(*Rows[T])
+	clear(r.E) // what the values point to is not the pool's to keep
+	r.E = r.E[:0]
+	c.pool.Put(r)
+}
+
+// A batch is encoded row by row (docs/format/batch.md): number of rows, then for each row its timestamp,
+// window start and end (varints, each as the difference to the row before), pane (uvarint) and value.
+
+// Append implements BatchCodec.
+func (c *Codec[T]) Append(dst []byte, b Batch) ([]byte, error) {
+	rows := b.(*Rows[T]).E
+	dst = binary.AppendUvarint(dst, uint64(len(rows)))
+	var last Element[T]
+	var err error
+	for i := range rows {
+		e := &rows[i]
+		dst = binary.AppendVarint(dst, int64(e.Time-last.Time))
+		dst = binary.AppendVarint(dst, int64(e.Window.StartTime()-last.Window.StartTime()))
+		dst = binary.AppendVarint(dst, int64(e.Window.EndTime()-last.Window.EndTime()))
+		dst = binary.AppendUvarint(dst, uint64(e.Pane))
+		last.Time, last.Window = e.Time, e.Window
+		if dst, err = c.value.Append(dst, e.Value); err != nil {
+			return nil, fmt.Errorf("encode %v: %w", Brief(e.Value), err)
+		}
+	}
+	return dst, nil
+}
+
+// minRow is the least size of an encoded row, which bounds the rows that a given input can hold.
+const minRow = 4
+
+// Decode implements BatchCodec.
+func (c *Codec[T]) Decode(src []byte) (Batch, error) {
+	n, w := binary.Uvarint(src)
+	if w <= 0 || n > uint64(len(src))/minRow {
+		return nil, fmt.Errorf("decode batch: %d rows in %d bytes", n, len(src))
+	}
+	src = src[w:]
+	r := c.get()
+	var last Element[T]
+	for i := range n {
+		var d [3]int64
+		for k := range d {
+			if d[k], w = binary.Varint(src); w <= 0 {
+				return nil, fmt.Errorf("decode row %d of %d: header is malformed", i, n)
+			}
+			src = src[w:]
+		}
+		pane, w := binary.Uvarint(src)
+		if w <= 0 {
+			return nil, fmt.Errorf("decode row %d of %d: pane is malformed", i, n)
+		}
+		src = src[w:]
+		e := Element[T]{
+			Time:   last.Time + eventtime.Time(d[0]),
+			Window: window.New(last.Window.StartTime()+eventtime.Time(d[1]), last.Window.EndTime()+eventtime.Time(d[2])),
+			Pane:   Pane(pane),
+		}
+		last.Time, last.Window = e.Time, e.Window
+		var err error
+		if e.Value, src, err = c.value.Decode(src); err != nil {
+			return nil, fmt.Errorf("decode row %d of %d: %w", i, n, err)
+		}
+		r.E = append(r.E, e)
+	}
+	if len(src) > 0 {
+		return nil, fmt.Errorf("decode batch: %d bytes after the last row", len(src))
+	}
+	return r, nil
+}
+
+// Brief is a value for a message: printed, cut at 200 bytes, and valid UTF-8.
+func Brief(v any) string {
+	s := fmt.Sprintf("%+v", v)
+	if len(s) > 200 {
+		s = s[:200] + "…"
+	}
+	return toValidUTF8(s)
+}

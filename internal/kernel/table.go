@@ -1,0 +1,778 @@
+package kernel
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"sort"
+	"unsafe"
+
+	"github.com/millstream/millstream/internal/eventtime"
+	"github.com/millstream/millstream/sdk/coder"
+	"github.com/millstream/millstream/sdk/connector"
+	"github.com/millstream/millstream/sdk/window"
+	"github.com/millstream/millstream/statebackend"
+)
+
+// Table is the keyed state of one operator: an accumulator for each key and window. It is a typed
+// write-back cache, bounded in bytes, above a backend that holds what it evicts.
+//
+// Entries lie in segments, one a window, so that a window fires and goes as a whole. A window that never
+// spilled never touches the backend.
+//
+// Checkpoints are epochs. A barrier closes the epoch; entries that changed in it are encoded later, a few
+// at a time (see tableSnapshot), and each at the latest before it is changed again, evicted or removed.
+// So the one rule for users of an entry is: call touch before changing it.
+//
+// A Table belongs to its operator's goroutine.
+type Table[K comparable, A any] struct {
+	id      statebackend.Table
+	key     coder.Key[K]
+	acc     coder.Coder[A]
+	size    func(*A) int // bytes of an accumulator beyond its struct; nil if there are none
+	backend statebackend.Backend
+	groups  uint64
+	owned   statebackend.KeyGroupRange
+	track   bool // there will be checkpoints
+	max     int64
+
+	used     int64 // bytes resident, roughly
+	resident int
+	segments map[window.Window]*segment[K, A]
+	clock    []*segment[K, A] // all segments, in the order of the eviction hand; segment.clockAt is the position
+	hand     int
+	evicts   bool // the limit was reached: entries are marked when used
+	spilled  int  // segments with entries in the backend
+
+	epoch    uint32             // of changes now; 0 is never
+	open     statebackend.Batch // operations of this epoch, as they happened
+	dirty    []*segment[K, A]   // with entries changed in this epoch; segment.dirtyAt is the position
+	pending  *tableSnapshot[K, A]
+	writes   statebackend.Batch // for the backend, not yet written
+	misses   statebackend.Keys
+	missedIn []missed[K, A]
+	keyBuf   []byte
+	valBuf   []byte
+	free     []*segment[K, A]
+	firing   *segment[K, A] // a removing pass over it is unfinished
+}
+
+type missed[K comparable, A any] struct {
+	seg *segment[K, A]
+	key K
+}
+
+// entry is one key of one window.
+type entry[K comparable, A any] struct {
+	acc A
+	key K
+	header
+	epoch uint32 // in which it changed last
+	saved uint32 // newest epoch whose snapshot has it
+	at    int32  // position in segment.dirty, if epoch is the table's
+	size  int32  // counted for it
+	flags uint8
+}
+
+// header is what firing needs to know of an entry; it is stored with it.
+type header struct {
+	since  int64 // elements since the last pane
+	panes  int32 // fired
+	early  int32 // of these, before the end of the window
+	onTime bool  // the end of the window has been seen: fired on time, or born late and fired
+}
+
+const (
+	flagClean  uint8 = 1 << iota // the backend holds this version
+	flagStored                   // the backend or a checkpoint may hold some version
+	flagDead                     // gone
+	flagUsed                     // since the eviction hand last passed
+)
+
+// segment is one window of a table.
+type segment[K comparable, A any] struct {
+	win     window.Window
+	native  map[K]*entry[K, A]
+	encoded map[string]*entry[K, A] // by canonical bytes, for keys whose == is another relation
+	chunks  [][]entry[K, A]
+	n       int            // entries of chunks that were ever used
+	vacant  []*entry[K, A] // of these, free again
+	hand    int
+
+	dirty   []*entry[K, A] // changed in the table's epoch
+	pending []*entry[K, A] // changed in the epoch being encoded
+	spilled bool           // the backend may hold entries that are not resident
+	stored  bool           // the backend or a checkpoint may hold entries
+	dirtyAt int
+	clockAt int
+
+	fireAt int64 // elements since the last pane that make a pane due; see aggregate
+	late   bool  // the watermark has passed the end
+	cursor firing
+}
+
+// firing is how far a pass over a segment has come.
+type firing struct {
+	spilled bool   // resident entries are done; the backend is being scanned
+	at      int    // next resident entry
+	after   []byte // last key scanned
+}
+
+const never = int64(1) << 62
+
+// tableConfig is what makes a Table.
+type tableConfig[K comparable, A any] struct {
+	key  coder.Key[K]
+	acc  coder.Coder[A]
+	size func(*A) int
+}
+
+func newTable[K comparable, A any](c tableConfig[K, A], o *OpenContext) *Table[K, A] {
+	return &Table[K, A]{
+		key: c.key, acc: c.acc, size: c.size, backend: o.Backend, groups: uint64(o.Groups),
+		owned: ownedGroups(o.Subtask, o.Groups), track: o.Track, max: o.CacheMax,
+		segments: map[window.Window]*segment[K, A]{}, epoch: 1,
+	}
+}
+
+func ownedGroups(s connector.Subtask, groups int) statebackend.KeyGroupRange {
+	return statebackend.RangeOf(s.Index, s.Parallelism, groups)
+}
+
+// entryBytes is what an entry without heap memory of its own counts for: itself and its place in the map.
+func (t *Table[K, A]) entryBytes() int {
+	var e entry[K, A]
+	return int(unsafe.Sizeof(e)) + int(unsafe.Sizeof(e.key)) + 16
+}
+
+// segment returns the segment of a window, making it if need be.
+func (t *Table[K, A]) segment(w window.Window) (s *segment[K, A], made bool) {
+	if s := t.segments[w]; s != nil {
+		return s, false
+	}
+	if n := len(t.free); n > 0 {
+		s, t.free = t.free[n-1], t.free[:n-1]
+	} else {
+		s = &segment[K, A]{}
+		if t.key.Native {
+			s.native = map[K]*entry[K, A]{}
+		} else {
+			s.encoded = map[string]*entry[K, A]{}
+		}
+	}
+	s.win, s.fireAt, s.clockAt = w, never, len(t.clock)
+	t.segments[w] = s
+	t.clock = append(t.clock, s)
+	return s, true
+}
+
+// find returns the resident entry of a key, or nil.
+func (t *Table[K, A]) find(s *segment[K, A], k K) (*entry[K, A], error) {
+	if t.key.Native {
+		return s.native[k], nil
+	}
+	var err error
+	if t.keyBuf, err = t.key.Append(t.keyBuf[:0], k); err != nil {
+		return nil, fmt.Errorf("encode key %v: %w", Brief(k), err)
+	}
+	return s.encoded[string(t.keyBuf)], nil
+}
+
+// insert adds an entry for a key that is not resident. The caller gives it a value.
+func (t *Table[K, A]) insert(s *segment[K, A], k K) (*entry[K, A], error) {
+	var e *entry[K, A]
+	if n := len(s.vacant); n > 0 {
+		e, s.vacant = s.vacant[n-1], s.vacant[:n-1]
+	} else {
+		e = s.slot()
+	}
+	*e = entry[K, A]{key: k, size: int32(t.entryBytes())}
+	if t.evicts {
+		e.flags = flagUsed
+	}
+	if t.key.Native {
+		s.native[k] = e
+	} else {
+		var err error
+		if t.keyBuf, err = t.key.Append(t.keyBuf[:0], k); err != nil {
+			return nil, fmt.Errorf("encode key %v: %w", Brief(k), err)
+		}
+		s.encoded[string(t.keyBuf)] = e
+		e.size += int32(len(t.keyBuf))
+	}
+	t.used += int64(e.size)
+	t.resident++
+	return e, nil
+}
+
+const chunkMax = 256
+
+// slot returns the next entry that was never used since the segment was made or recycled.
+func (s *segment[K, A]) slot() *entry[K, A] {
+	c, i := chunkOf(s.n)
+	if c == len(s.chunks) {
+		s.chunks = append(s.chunks, make([]entry[K, A], min(8<<c, chunkMax)))
+	}
+	s.n++
+	return &s.chunks[c][i]
+}
+
+// at is the entry with ordinal i < s.n.
+func (s *segment[K, A]) at(i int) *entry[K, A] {
+	c, k := chunkOf(i)
+	return &s.chunks[c][k]
+}
+
+// chunkOf locates an ordinal: chunks hold 8, 16, 32, 64, 128 and then 256 entries each.
+func chunkOf(i int) (chunk, at int) {
+	for c := 0; c < 5; c++ {
+		if i < 8<<c {
+			return c, i
+		}
+		i -= 8 << c
+	}
+	return 5 + i/chunkMax, i % chunkMax
+}
+
+// touch must come before every change of an entry whose epoch is not the table's.
+func (t *Table[K, A]) touch(s *segment[K, A], e *entry[K, A]) error {
+	if t.pending != nil {
+		if err := t.pending.save(s, e); err != nil {
+			return err
+		}
+	}
+	e.epoch = t.epoch
+	e.flags &^= flagClean
+	if t.track {
+		if len(s.dirty) == 0 {
+			s.dirtyAt = len(t.dirty)
+			t.dirty = append(t.dirty, s)
+		}
+		e.at = int32(len(s.dirty))
+		s.dirty = append(s.dirty, e)
+	}
+	return nil
+}
+
+// resized must follow a change of an accumulator that has heap memory of its own.
+func (t *Table[K, A]) resized(e *entry[K, A]) {
+	n := int32(min(t.entryBytes()+t.size(&e.acc), math.MaxInt32))
+	t.used += int64(n - e.size)
+	e.size = n
+}
+
+// stateKey appends the backend's key of an entry to t.keyBuf[:0] and returns it.
+func (t *Table[K, A]) stateKey(s *segment[K, A], k K) ([]byte, error) {
+	// The key group stands before the key and is a hash of it: encode the key first, behind room for what
+	// comes before.
+	var err error
+	b := statebackend.AppendWindowKey(t.keyBuf[:0], t.id, s.win.StartTime(), s.win.EndTime(), 0, nil)
+	at := len(b)
+	if b, err = t.key.Append(b, k); err != nil {
+		return nil, fmt.Errorf("encode key %v: %w", Brief(k), err)
+	}
+	binary.BigEndian.PutUint16(b[at-2:], uint16(statebackend.KeyGroupFor(b[at:], int(t.groups))))
+	t.keyBuf = b
+	return b, nil
+}
+
+// The value of an entry (docs/format/table-entry.md): since, panes and early as uvarints, a byte that is 1
+// if the end of the window has been seen, and the accumulator.
+func (t *Table[K, A]) encodeValue(e *entry[K, A]) ([]byte, error) {
+	b := binary.AppendUvarint(t.valBuf[:0], uint64(e.since))
+	b = binary.AppendUvarint(b, uint64(e.panes))
+	b = binary.AppendUvarint(b, uint64(e.early))
+	seen := byte(0)
+	if e.onTime {
+		seen = 1
+	}
+	b, err := t.acc.Append(append(b, seen), e.acc)
+	if err != nil {
+		return nil, fmt.Errorf("encode the state of key %v: %w", Brief(e.key), err)
+	}
+	t.valBuf = b
+	return b, nil
+}
+
+func (t *Table[K, A]) decodeValue(src []byte) (h header, acc A, err error) {
+	var v [3]uint64
+	for i := range v {
+		n := 0
+		if v[i], n = binary.Uvarint(src); n <= 0 {
+			return h, acc, fmt.Errorf("decode state: header is malformed")
+		}
+		src = src[n:]
+	}
+	if len(src) == 0 || src[0] > 1 || v[0] >= 1<<62 || v[1] >= 1<<31 || v[2] > v[1] {
+		return h, acc, fmt.Errorf("decode state: header is malformed")
+	}
+	h = header{since: int64(v[0]), panes: int32(v[1]), early: int32(v[2]), onTime: src[0] == 1}
+	acc, rest, err := t.acc.Decode(src[1:])
+	if err == nil && len(rest) > 0 {
+		err = fmt.Errorf("%d bytes too many", len(rest))
+	}
+	if err != nil {
+		err = fmt.Errorf("decode state: %w", err)
+	}
+	return h, acc, err
+}
+
+// miss notes that a key of a spilled segment is wanted; load then fetches all that were noted.
+func (t *Table[K, A]) miss(s *segment[K, A], k K) error {
+	b, err := t.stateKey(s, k)
+	if err != nil {
+		return err
+	}
+	t.misses.Append(b)
+	t.missedIn = append(t.missedIn, missed[K, A]{s, k})
+	return nil
+}
+
+// load makes the missed entries resident, those that exist. It may exceed the limit until evict.
+func (t *Table[K, A]) load() error {
+	if t.misses.Len() == 0 {
+		return nil
+	}
+	if err := t.writeBack(); err != nil {
+		return err
+	}
+	err := t.backend.Get(&t.misses, func(i int, value []byte) error {
+		m := t.missedIn[i]
+		if e, err := t.find(m.seg, m.key); e != nil || err != nil {
+			return err // noted twice
+		}
+		h, acc, err := t.decodeValue(value)
+		if err != nil {
+			return fmt.Errorf("key %v: %w", Brief(m.key), err)
+		}
+		_, err = t.insertLoaded(m.seg, m.key, h, acc)
+		return err
+	})
+	t.misses.Reset()
+	clear(t.missedIn)
+	t.missedIn = t.missedIn[:0]
+	return err
+}
+
+func (t *Table[K, A]) insertLoaded(s *segment[K, A], k K, h header, acc A) (*entry[K, A], error) {
+	e, err := t.insert(s, k)
+	if err != nil {
+		return nil, err
+	}
+	e.header, e.acc = h, acc
+	e.flags |= flagClean | flagStored
+	if t.size != nil {
+		t.resized(e)
+	}
+	return e, nil
+}
+
+// evict brings the table below its limit, taking what was not used since the hand last came by.
+func (t *Table[K, A]) evict() error {
+	if t.used <= t.max || t.backend == nil {
+		return nil
+	}
+	t.evicts = true
+	for t.used > t.max && t.resident > 0 {
+		if t.hand >= len(t.clock) {
+			t.hand = 0
+		}
+		s := t.clock[t.hand]
+		if s.hand >= s.n {
+			s.hand = 0
+			t.hand++
+			continue
+		}
+		e := s.at(s.hand)
+		s.hand++
+		switch {
+		case e.flags&flagDead != 0:
+		case e.flags&flagUsed != 0:
+			e.flags &^= flagUsed
+		default:
+			if err := t.evictEntry(s, e); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+const writeBackSize = 256 << 10
+
+func (t *Table[K, A]) evictEntry(s *segment[K, A], e *entry[K, A]) error {
+	if t.pending != nil {
+		if err := t.pending.save(s, e); err != nil {
+			return err
+		}
+	}
+	changed := t.track && e.epoch == t.epoch
+	if changed || e.flags&flagClean == 0 {
+		k, err := t.stateKey(s, e.key)
+		if err != nil {
+			return err
+		}
+		v, err := t.encodeValue(e)
+		if err != nil {
+			return err
+		}
+		if changed {
+			t.open.Put(k, v)
+		}
+		if e.flags&flagClean == 0 {
+			t.writes.Put(k, v)
+		}
+	}
+	if !s.spilled {
+		s.spilled = true
+		t.spilled++
+	}
+	s.stored = true
+	if err := t.release(s, e); err != nil {
+		return err
+	}
+	if t.writes.Size() > writeBackSize {
+		return t.writeBack()
+	}
+	return nil
+}
+
+// release takes an entry out of the segment.
+func (t *Table[K, A]) release(s *segment[K, A], e *entry[K, A]) error {
+	if t.key.Native {
+		delete(s.native, e.key)
+	} else {
+		var err error
+		if t.keyBuf, err = t.key.Append(t.keyBuf[:0], e.key); err != nil {
+			return err
+		}
+		delete(s.encoded, string(t.keyBuf))
+	}
+	t.drop(s, e)
+	*e = entry[K, A]{flags: flagDead}
+	s.vacant = append(s.vacant, e)
+	return nil
+}
+
+// drop takes an entry out of the counts and out of the list of changed ones.
+func (t *Table[K, A]) drop(s *segment[K, A], e *entry[K, A]) {
+	if t.track && e.epoch == t.epoch {
+		last := s.dirty[len(s.dirty)-1]
+		s.dirty[e.at] = last
+		last.at = e.at
+		s.dirty = s.dirty[:len(s.dirty)-1]
+		if len(s.dirty) == 0 {
+			t.undirty(s)
+		}
+	}
+	t.used -= int64(e.size)
+	t.resident--
+}
+
+// undirty takes a segment off the list of changed ones, so that it is on it once.
+func (t *Table[K, A]) undirty(s *segment[K, A]) {
+	last := t.dirty[len(t.dirty)-1]
+	t.dirty[s.dirtyAt] = last
+	last.dirtyAt = s.dirtyAt
+	t.dirty = t.dirty[:len(t.dirty)-1]
+}
+
+// remove deletes the entry of a key.
+func (t *Table[K, A]) remove(s *segment[K, A], e *entry[K, A]) error {
+	if t.pending != nil {
+		if err := t.pending.save(s, e); err != nil {
+			return err
+		}
+	}
+	if e.flags&flagStored != 0 {
+		if err := t.tombstone(s, e); err != nil {
+			return err
+		}
+	}
+	return t.release(s, e)
+}
+
+func (t *Table[K, A]) tombstone(s *segment[K, A], e *entry[K, A]) error {
+	k, err := t.stateKey(s, e.key)
+	if err != nil {
+		return err
+	}
+	if t.track {
+		t.open.Delete(k)
+	}
+	t.writes.Delete(k)
+	return nil
+}
+
+func (t *Table[K, A]) writeBack() error {
+	if t.writes.Len() == 0 {
+		return nil
+	}
+	if err := t.backend.Write(&t.writes); err != nil {
+		return fmt.Errorf("write state back: %w", err)
+	}
+	t.writes.Reset()
+	return nil
+}
+
+// windowRange is the range of a window's entries in the key groups of this subtask, and of no others:
+// after a change of parallelism a range delete must not reach into another subtask's keys.
+func (t *Table[K, A]) windowRange(w window.Window) statebackend.Range {
+	edge := func(g statebackend.KeyGroup) []byte {
+		return statebackend.AppendWindowKey(nil, t.id, w.StartTime(), w.EndTime(), g, nil)
+	}
+	return statebackend.Range{Start: edge(t.owned.First), End: edge(t.owned.End)}
+}
+
+// dropSegment removes a window with all its entries.
+func (t *Table[K, A]) dropSegment(s *segment[K, A]) error {
+	if t.pending != nil {
+		if err := t.pending.saveSegment(s); err != nil {
+			return err
+		}
+	}
+	if s.stored {
+		r := t.windowRange(s.win)
+		if t.track {
+			t.open.DeleteRange(r)
+		}
+		t.writes.DeleteRange(r)
+	}
+	if s.spilled {
+		t.spilled--
+	}
+	if len(s.dirty) > 0 {
+		t.undirty(s)
+	}
+	for i := range s.n {
+		if e := s.at(i); e.flags&flagDead == 0 {
+			t.used -= int64(e.size)
+			t.resident--
+		}
+	}
+	delete(t.segments, s.win)
+	last := t.clock[len(t.clock)-1]
+	t.clock[s.clockAt] = last
+	last.clockAt = s.clockAt
+	t.clock = t.clock[:len(t.clock)-1]
+	t.recycle(s)
+	return nil
+}
+
+// recycle keeps a few segments with their memory for the windows to come, so that a steady stream of
+// windows allocates nothing.
+func (t *Table[K, A]) recycle(s *segment[K, A]) {
+	if len(t.free) >= 2 || int64(s.n*t.entryBytes())*8 > t.max {
+		return
+	}
+	for c := range s.chunks {
+		clear(s.chunks[c])
+	}
+	clear(s.native)
+	clear(s.encoded)
+	clear(s.dirty)
+	clear(s.pending)
+	clear(s.vacant)
+	*s = segment[K, A]{
+		native: s.native, encoded: s.encoded, chunks: s.chunks,
+		dirty: s.dirty[:0], pending: s.pending[:0], vacant: s.vacant[:0],
+	}
+	t.free = append(t.free, s)
+}
+
+// pass visits every entry of a window once, resident and spilled, about budget of them a call, and returns
+// true when all have been. A removing pass takes the visited entries away, and the segment must be dropped
+// at its end; otherwise visit may change the entry, after touch. Between two calls of a pass nothing else
+// adds or changes entries of the window, but entries may be evicted: a pass that does not remove may then
+// visit an entry again, and tells by its header.
+func (t *Table[K, A]) pass(s *segment[K, A], budget *int, remove bool, visit func(*segment[K, A], *entry[K, A]) error) (bool, error) {
+	f := &s.cursor
+	if remove {
+		t.firing = s
+	}
+	for ; !f.spilled; f.at++ {
+		if f.at >= s.n {
+			f.spilled = true
+			break
+		}
+		if *budget <= 0 {
+			return false, nil
+		}
+		e := s.at(f.at)
+		if e.flags&flagDead != 0 {
+			continue
+		}
+		*budget--
+		if err := visit(s, e); err != nil {
+			return false, err
+		}
+		if remove {
+			if err := t.gone(s, e); err != nil {
+				return false, err
+			}
+		}
+	}
+	for more := s.spilled; more; {
+		if *budget <= 0 {
+			return false, nil
+		}
+		var err error
+		if more, err = t.passSpilled(s, budget, remove, visit); err != nil {
+			return false, err
+		}
+	}
+	*f = firing{}
+	t.firing = nil
+	return true, nil
+}
+
+// gone marks a visited entry as removed. It stays in its slot and in the map until the segment is
+// dropped: its key is needed for a tombstone should a barrier come before that, and to tell that the
+// backend's copy is not to be visited.
+func (t *Table[K, A]) gone(s *segment[K, A], e *entry[K, A]) error {
+	if t.pending != nil {
+		if err := t.pending.save(s, e); err != nil {
+			return err
+		}
+	}
+	t.drop(s, e)
+	e.epoch = 0
+	e.flags |= flagDead
+	return nil
+}
+
+// spilledEntry is an entry as the backend holds it.
+type spilledEntry[A any] struct {
+	key []byte // canonical
+	header
+	acc A
+}
+
+// passSpilled visits about budget entries of the backend that are not resident, behind the cursor.
+func (t *Table[K, A]) passSpilled(s *segment[K, A], budget *int, remove bool, visit func(*segment[K, A], *entry[K, A]) error) (more bool, err error) {
+	if err := t.writeBack(); err != nil {
+		return false, err
+	}
+	r := t.windowRange(s.win)
+	prefix := len(r.End) // of every key in the range
+	if s.cursor.after != nil {
+		r.Start = statebackend.After(nil, s.cursor.after)
+	}
+	var found []spilledEntry[A]
+	err = t.backend.Scan(r, func(key, value []byte) (bool, error) {
+		s.cursor.after = append(s.cursor.after[:0], key...)
+		h, acc, err := t.decodeValue(value)
+		if err != nil {
+			return false, err
+		}
+		found = append(found, spilledEntry[A]{append([]byte(nil), key[prefix:]...), h, acc})
+		more = len(found) >= *budget
+		return !more, nil
+	})
+	if err != nil {
+		return false, fmt.Errorf("scan the state of window %v: %w", s.win, err)
+	}
+	for _, f := range found {
+		*budget--
+		k, rest, err := t.key.Decode(f.key)
+		if err == nil && len(rest) > 0 {
+			err = fmt.Errorf("%d bytes too many", len(rest))
+		}
+		if err != nil {
+			return false, fmt.Errorf("scan the state of window %v: decode key %x: %w", s.win, f.key, err)
+		}
+		if e, err := t.find(s, k); e != nil || err != nil {
+			if err != nil {
+				return false, err
+			}
+			continue // resident, and visited before
+		}
+		if remove {
+			e := entry[K, A]{key: k, header: f.header, acc: f.acc}
+			if err := visit(s, &e); err != nil {
+				return false, err
+			}
+			continue // the backend's copy goes with the segment; until then see cutFiring
+		}
+		e, err := t.insertLoaded(s, k, f.header, f.acc)
+		if err != nil {
+			return false, err
+		}
+		if err := visit(s, e); err != nil {
+			return false, err
+		}
+	}
+	return more, nil
+}
+
+// cutFiring records what an unfinished removing pass has removed, for a snapshot in its midst.
+func (t *Table[K, A]) cutFiring() error {
+	s := t.firing
+	if s == nil || !s.stored {
+		return nil
+	}
+	for i := range min(s.cursor.at, s.n) {
+		e := s.at(i)
+		if e.flags&(flagDead|flagStored) == flagDead|flagStored {
+			if err := t.tombstone(s, e); err != nil {
+				return err
+			}
+			e.flags &^= flagStored
+		}
+	}
+	if s.cursor.after != nil {
+		r := t.windowRange(s.win)
+		r.End = statebackend.After(nil, s.cursor.after)
+		t.open.DeleteRange(r)
+		t.writes.DeleteRange(r)
+	}
+	return nil
+}
+
+// restore finds the windows that the backend holds.
+func (t *Table[K, A]) restore(found func(*segment[K, A])) error {
+	r := statebackend.WindowedTable(t.id)
+	for {
+		var w *window.Window
+		err := t.backend.Scan(r, func(key, _ []byte) (bool, error) {
+			k, ok := statebackend.ParseWindowKey(key)
+			if !ok {
+				return false, fmt.Errorf("restored state has a malformed key %x", key)
+			}
+			win := window.New(k.Start, k.End)
+			w = &win
+			return false, nil
+		})
+		if err != nil {
+			return err
+		}
+		if w == nil {
+			return nil
+		}
+		s, _ := t.segment(*w)
+		s.spilled, s.stored = true, true
+		t.spilled++
+		found(s)
+		r.Start = statebackend.WindowRange(t.id, w.StartTime(), w.EndTime()).End
+	}
+}
+
+// sortSegments orders segments as they fire.
+func sortSegments[K comparable, A any](s []*segment[K, A]) {
+	sort.Slice(s, func(i, j int) bool { return s[i].win.Compare(s[j].win) < 0 })
+}
+
+// insertSorted puts s into its place, which is mostly the last.
+func insertSorted[K comparable, A any](list []*segment[K, A], s *segment[K, A]) []*segment[K, A] {
+	i := len(list)
+	if i > 0 && s.win.Compare(list[i-1].win) < 0 {
+		i = sort.Search(len(list), func(i int) bool { return s.win.Compare(list[i].win) < 0 })
+	}
+	list = append(list, nil)
+	copy(list[i+1:], list[i:])
+	list[i] = s
+	return list
+}
+
+// expiry is the watermark that ends the life of a window.
+func expiry(w window.Window, lateness int64) eventtime.Time { return w.EndTime().Add(lateness) }
