@@ -203,7 +203,9 @@ func TestNativeMeansGoEquality(t *testing.T) {
 
 type detCoder struct{}
 
-func (detCoder) Append(dst []byte, v vehicle) ([]byte, error) { return StringUTF8().Append(dst, v.Line) }
+func (detCoder) Append(dst []byte, v vehicle) ([]byte, error) {
+	return StringUTF8().Append(dst, v.Line)
+}
 func (detCoder) Decode(src []byte) (v vehicle, rest []byte, err error) {
 	v.Line, rest, err = StringUTF8().Decode(src)
 	return v, rest, err
