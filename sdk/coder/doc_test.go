@@ -183,7 +183,12 @@ func TestWhatStandardCodersRefuse(t *testing.T) {
 			t.Errorf("%s: error %v, want %q", name, err, want)
 		}
 	}
-	enc := func(_ []byte, err error) error { return err }
+	enc := func(b []byte, err error) error {
+		if len(b) > 0 {
+			t.Errorf("with the error %v come the bytes %x", err, b)
+		}
+		return err
+	}
 	dec := func(c Coder[Interval], s string) error { _, _, err := c.Decode([]byte(s)); return err }
 	refuse("inverted window", enc(IntervalWindow().Append(nil, Interval{5, 4})), "ends before it starts")
 	refuse("window before time", enc(IntervalWindow().Append(nil, Interval{-1 << 63, 4})), "not in Beam's range")

@@ -57,6 +57,13 @@ func fuzzAll(f *testing.F, coders []func(*testing.T, []byte)) {
 func fuzzOf[T any](f *testing.F) func(*testing.T, []byte) { return fuzzOne(must(Of[T]())(f)) }
 
 func FuzzOf(f *testing.F) {
+	whole, err := must(Of[order]())(f).Append(nil, anOrder)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(byte(0), whole)
+	f.Add(byte(1), append([]byte{0, 0, 0, 1}, whole...))
+	f.Add(byte(2), append([]byte{0, 0, 0, 1, 1, 'k'}, whole...))
 	fuzzAll(f, []func(*testing.T, []byte){
 		fuzzOf[order](f),
 		fuzzOf[[]order](f),

@@ -451,23 +451,12 @@ func (n *node) decodeSlice(p unsafe.Pointer, src []byte) ([]byte, error) {
 	return rest, nil
 }
 
-func (n *node) decodeRow(p unsafe.Pointer, src []byte) ([]byte, error) {
-	count, rest, err := decodeVarint(src)
-	if err != nil {
-		return nil, fmt.Errorf("field count: %w", err)
-	}
-	if count > uint64(len(n.fields)) {
-		return nil, fmt.Errorf("a row of %d fields, but %v has %d", count, n.typ, len(n.fields))
-	}
-	nulls, rest, err := cutBytes(rest)
-	if err != nil {
-		return nil, fmt.Errorf("null bitmap: %w", err)
-	}
-	if len(nulls) > int(count+7)/8 {
-		return nil, fmt.Errorf("null bitmap of %d bytes for %d fields", len(nulls), count)
-	}
-	if extra := count % 8; extra != 0 && len(nulls) == int(count+7)/8 && nulls[len(nulls)-1]>>extra != 0 {
-		return nil, fmt.Errorf("null bitmap %x has a bit beyond its %d fields", nulls, count)
+func (n *node) decodeRow(p unsafe.Pointer, src []byte) (rest []byte, err error) {
+	count, nulls := len(n.fields), []byte(nil)
+	if h := len(n.header); len(src) > h && string(src[:h]) == string(n.header) && src[h] == 0 {
+		rest = src[h+1:] // all fields, and none is null
+	} else if count, nulls, rest, err = n.decodeRowHeader(src); err != nil {
+		return nil, err
 	}
 	for i := range n.fields[:count] {
 		f := &n.fields[i]
@@ -481,6 +470,10 @@ func (n *node) decodeRow(p unsafe.Pointer, src []byte) ([]byte, error) {
 		switch f.op {
 		case opInt64:
 			*(*uint64)(q), rest, err = decodeVarint(rest)
+		case opString:
+			var b []byte
+			b, rest, err = cutBytes(rest)
+			*(*string)(q) = string(b)
 		case opPointer:
 			rest, err = f.node.decodeNew(q, rest)
 		default:
@@ -491,6 +484,28 @@ func (n *node) decodeRow(p unsafe.Pointer, src []byte) ([]byte, error) {
 		}
 	}
 	return rest, nil
+}
+
+// decodeRowHeader returns how many fields follow and which of them are null.
+func (n *node) decodeRowHeader(src []byte) (count int, nulls, rest []byte, err error) {
+	c, rest, err := decodeVarint(src)
+	if err != nil {
+		return 0, nil, nil, fmt.Errorf("field count: %w", err)
+	}
+	if c > uint64(len(n.fields)) {
+		return 0, nil, nil, fmt.Errorf("a row of %d fields, but %v has %d", c, n.typ, len(n.fields))
+	}
+	if nulls, rest, err = cutBytes(rest); err != nil {
+		return 0, nil, nil, fmt.Errorf("null bitmap: %w", err)
+	}
+	count = int(c)
+	if len(nulls) > (count+7)/8 {
+		return 0, nil, nil, fmt.Errorf("null bitmap of %d bytes for %d fields", len(nulls), count)
+	}
+	if extra := count % 8; extra != 0 && len(nulls) == (count+7)/8 && nulls[len(nulls)-1]>>extra != 0 {
+		return 0, nil, nil, fmt.Errorf("null bitmap %x has a bit beyond its %d fields", nulls, count)
+	}
+	return count, nulls, rest, nil
 }
 
 // appendOuter and decodeOuter are append and decode in Beam's outer context (see outer).

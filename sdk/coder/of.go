@@ -162,7 +162,7 @@ func (c *compiler) errorf(path, format string, args ...any) error {
 }
 
 func (c *compiler) compile(t reflect.Type, path string) (*node, error) {
-	if n, ok := c.custom[t]; ok {
+	if n := c.custom[t]; n != nil {
 		if c.key && n.det != nil {
 			return nil, c.errorf(path, "%v cannot be in a key: %v", t, n.det)
 		}
@@ -226,7 +226,7 @@ func (c *compiler) fill(n *node, path string) (err error) {
 		}
 		n.spec = Spec{URN: urnNullable, Components: []Spec{n.elem.spec}}
 	case reflect.Slice:
-		if t.Elem().Kind() == reflect.Uint8 {
+		if c.isByte(t.Elem()) {
 			n.op, n.spec = opBytes, Spec{URN: urnBytes}
 			return nil
 		}
@@ -238,7 +238,7 @@ func (c *compiler) fill(n *node, path string) (err error) {
 		n.spec = Spec{URN: urnIterable, Components: []Spec{n.elem.spec}}
 	case reflect.Array:
 		n.len = t.Len()
-		if t.Elem().Kind() == reflect.Uint8 {
+		if c.isByte(t.Elem()) {
 			n.op, n.native = opByteArray, true
 			n.spec = Spec{URN: urnBytes, Detail: fmt.Sprintf("%s:%d", logicalFixedBytes, n.len)}
 			return nil
@@ -266,6 +266,11 @@ func (c *compiler) fill(n *node, path string) (err error) {
 		return c.errorf(path, "%v has no encoding; leave it out, or pass coder.WithCoder for it or for the type around it", t)
 	}
 	return nil
+}
+
+// isByte reports whether a run of t is a byte string.
+func (c *compiler) isByte(t reflect.Type) bool {
+	return t.Kind() == reflect.Uint8 && c.custom[t] == nil
 }
 
 var timeType = reflect.TypeFor[time.Time]()

@@ -31,21 +31,34 @@ func appendVarint(dst []byte, x uint64) []byte {
 }
 
 func decodeVarint(src []byte) (x uint64, rest []byte, err error) {
-	if len(src) > 0 && src[0] < 0x80 {
-		return uint64(src[0]), src[1:], nil
+	for i, b := range src {
+		if b < 0x80 {
+			if i == binary.MaxVarintLen64-1 && b > 1 {
+				break
+			}
+			return x | uint64(b)<<(7*i), src[i+1:], nil
+		}
+		if i == binary.MaxVarintLen64-1 {
+			break
+		}
+		x |= uint64(b&0x7f) << (7 * i)
 	}
-	x, n := binary.Uvarint(src)
-	switch {
-	case n == 0:
+	if len(src) < binary.MaxVarintLen64 {
 		return 0, nil, errShort
-	case n < 0:
-		return 0, nil, errVarint
 	}
-	return x, src[n:], nil
+	return 0, nil, errVarint
 }
 
 // cutBytes reads a varint length and that many bytes, which alias src.
 func cutBytes(src []byte) (b, rest []byte, err error) {
+	if len(src) > 0 && src[0] < 0x80 && int(src[0]) < len(src) {
+		n := int(src[0]) + 1
+		return src[1:n:n], src[n:], nil
+	}
+	return cutLongBytes(src)
+}
+
+func cutLongBytes(src []byte) (b, rest []byte, err error) {
 	n, src, err := decodeVarint(src)
 	if err != nil {
 		return nil, nil, fmt.Errorf("length: %w", err)
