@@ -8,7 +8,6 @@ import (
 	"math"
 	"reflect"
 	"slices"
-	"sync"
 	"unsafe"
 )
 
@@ -69,10 +68,8 @@ type mapScratch struct {
 // entry is where one encoded entry is in dst: key [key, value), value [value, end).
 type entry struct{ key, value, end int }
 
-type mapPool struct{ pool sync.Pool }
-
 func (n *node) getScratch() *mapScratch {
-	if s, ok := n.maps.pool.Get().(*mapScratch); ok {
+	if s, ok := n.maps.Get().(*mapScratch); ok {
 		return s
 	}
 	s := &mapScratch{key: reflect.New(n.key.typ).Elem(), value: reflect.New(n.elem.typ).Elem()}
@@ -87,7 +84,7 @@ func (n *node) putScratch(s *mapScratch) {
 	s.value.SetZero()
 	s.entries, s.sorted = s.entries[:0], s.sorted[:0]
 	if cap(s.sorted)+cap(s.entries) <= 1<<16 { // one huge map must not hold its memory for ever
-		n.maps.pool.Put(s)
+		n.maps.Put(s)
 	}
 }
 

@@ -198,6 +198,8 @@ func TestWhatStandardCodersRefuse(t *testing.T) {
 	refuse("cleared timer", enc(TimerOf(VarInt(), GlobalWindow()).Append(nil, Timer[int64, Global]{Clear: true, Fire: 1})), "clears, yet has a time")
 	_, err := ParamWindowedValueOf(VarInt(), GlobalWindow(), []byte("\x80"))
 	refuse("payload", err, "payload of param windowed value: decode timestamp: input ends early")
+	_, err = ParamWindowedValueOf(VarInt(), GlobalWindow(), []byte("\x80\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01\x0f\x00\x00"))
+	refuse("long payload", err, "payload of param windowed value: 1 bytes are left over")
 	param := must(ParamWindowedValueOf(VarInt(), GlobalWindow(), []byte("\x80\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01\x0f\x00")))(t)
 	refuse("other timestamp", enc(param.Append(nil, WindowedValue[int64, Global]{Timestamp: 1, Windows: []Global{{}}, Pane: NoFiring})), "are not the coder's own")
 	_, _, err = LengthPrefixOf(VarInt()).Decode([]byte{2, 1, 1})
@@ -218,4 +220,48 @@ func TestLengthPrefixIsOneLength(t *testing.T) {
 		docExample(LengthPrefixOf(c), pair{"k", []byte("v")})(t, []byte("\x03\x01kv"))
 	}
 	docExample(LengthPrefixOf(must(Of[digest]())(t)), digest{1, 2, 3, 4})(t, []byte{4, 1, 2, 3, 4})
+}
+
+// aliasing decodes b, overwrites it, and checks that the value is still v.
+func aliasing[T any](t *testing.T, c Coder[T], v T) {
+	t.Helper()
+	b, err := c.Append(nil, v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, _, err := c.Decode(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	clear(b)
+	if !reflect.DeepEqual(got, v) {
+		t.Errorf("after the bytes were cleared: %+v, want %+v", got, v)
+	}
+}
+
+func TestStandardCodersDoNotAliasTheirBytes(t *testing.T) {
+	aliasing(t, Bytes(), []byte("abc"))
+	aliasing(t, StringUTF8(), "abc")
+	aliasing(t, LengthPrefixOf(Bytes()), []byte("abc"))
+	aliasing(t, LengthPrefixOf(KVOf(StringUTF8(), Bytes())), KV[string, []byte]{"k", []byte("abc")})
+	aliasing(t, ShardedKeyOf(StringUTF8()), ShardedKey[string]{"k", []byte("abc")})
+	aliasing(t, StateBackedIterableOf(VarInt()), StateBacked[int64]{[]int64{1}, []byte("abc")})
+}
+
+func TestParamWindowedValuesDoNotShareTheirWindows(t *testing.T) {
+	payload, err := WindowedValueOf(Bytes(), IntervalWindow()).Append(nil,
+		WindowedValue[[]byte, Interval]{nil, 5, []Interval{{0, 10}}, NoFiring})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := must(ParamWindowedValueOf(VarInt(), IntervalWindow(), payload))(t)
+	first, _, err := c.Decode([]byte{1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first.Windows[0] = Interval{1, 2}
+	second, _, err := c.Decode([]byte{1})
+	if err != nil || second.Windows[0] != (Interval{0, 10}) {
+		t.Errorf("the second value has the window %v, error %v", second.Windows, err)
+	}
 }

@@ -279,7 +279,10 @@ func (c windowedValueCoder[T, W]) Spec() Spec {
 // pane are the same for all and stand in payload, a windowed value of empty bytes. Append fails for
 // a value whose own differ from those.
 func ParamWindowedValueOf[T any, W comparable](value Coder[T], window Coder[W], payload []byte) (Coder[WindowedValue[T, W]], error) {
-	header, err := decodeOuter(WindowedValueOf(Bytes(), window), payload)
+	header, rest, err := WindowedValueOf(Bytes(), window).Decode(payload)
+	if err == nil && len(rest)+len(header.Value) > 0 {
+		err = fmt.Errorf("%d bytes are left over", len(rest)+len(header.Value))
+	}
 	if err != nil {
 		return nil, fmt.Errorf("payload of param windowed value: %w", err)
 	}
