@@ -54,7 +54,7 @@ func TestStandardCodersAreAsDocumented(t *testing.T) {
 		docExample(IntervalWindow(), Interval{1000, 2000}),
 		docExample(CustomWindowOf(StringUTF8()), CustomWindow[string]{1999, "w"}),
 		docExample(WindowedValueOf(VarInt(), IntervalWindow()),
-			WindowedValue[int64, Interval]{5, 1500, []Interval{{1000, 2000}}, Pane{First: true, Last: true, Timing: OnTime}}),
+			WindowedValue[int64, Interval]{5, 1500, []Interval{{1000, 2000}}, Pane{First: true, Last: true, Timing: TimingOnTime}}),
 		docExample(param, WindowedValue[int64, Global]{5, 0, []Global{{}}, NoFiring}),
 		docExample(TimerOf(StringUTF8(), GlobalWindow()), Timer[string, Global]{"k", "t", []Global{{}}, false, 1, 0, NoFiring}),
 		docExample(TimerOf(StringUTF8(), GlobalWindow()), Timer[string, Global]{Key: "k", Tag: "t", Windows: []Global{{}}, Clear: true}),
@@ -140,11 +140,11 @@ func TestPanes(t *testing.T) {
 		want string
 	}{
 		{NoFiring, "0f"},
-		{Pane{Timing: OnTime}, "04"},
-		{Pane{First: true, Timing: Early, NonSpeculativeIndex: -1}, "1100"},
-		{Pane{Timing: Early, Index: 3, NonSpeculativeIndex: -1}, "1003"},
-		{Pane{Last: true, Timing: Late, Index: 4, NonSpeculativeIndex: 4}, "1a04"},
-		{Pane{Last: true, Timing: OnTime, Index: 200, NonSpeculativeIndex: 0}, "26c80100"},
+		{Pane{Timing: TimingOnTime}, "04"},
+		{Pane{First: true, Timing: TimingEarly, NonSpeculativeIndex: -1}, "1100"},
+		{Pane{Timing: TimingEarly, Index: 3, NonSpeculativeIndex: -1}, "1003"},
+		{Pane{Last: true, Timing: TimingLate, Index: 4, NonSpeculativeIndex: 4}, "1a04"},
+		{Pane{Last: true, Timing: TimingOnTime, Index: 200, NonSpeculativeIndex: 0}, "26c80100"},
 	} {
 		b, err := appendPane(nil, c.p)
 		if err != nil || hex.EncodeToString(b) != c.want {
@@ -155,11 +155,11 @@ func TestPanes(t *testing.T) {
 		}
 	}
 	// Java writes an early first pane so; Beam's PaneInfo gives it the index -1.
-	if got, _, err := decodePane([]byte{0x01}); err != nil || got != (Pane{First: true, Timing: Early, NonSpeculativeIndex: -1}) {
+	if got, _, err := decodePane([]byte{0x01}); err != nil || got != (Pane{First: true, Timing: TimingEarly, NonSpeculativeIndex: -1}) {
 		t.Errorf("01 = %+v, %v", got, err)
 	}
 	for _, p := range []Pane{
-		{Timing: Unknown, Index: 1}, {Timing: Early}, {Timing: Late, NonSpeculativeIndex: -1}, {Timing: OnTime, Index: -1}, {Timing: 4},
+		{Timing: TimingUnknown, Index: 1}, {Timing: TimingEarly}, {Timing: TimingLate, NonSpeculativeIndex: -1}, {Timing: TimingOnTime, Index: -1}, {Timing: 4},
 	} {
 		if _, err := appendPane(nil, p); err == nil {
 			t.Errorf("%+v is encoded", p)

@@ -320,7 +320,7 @@ func yamlInterval(v any) (Interval, error) {
 
 func yamlPane(v any) Pane {
 	m := v.(map[string]any)
-	timing := map[string]Timing{"EARLY": Early, "ON_TIME": OnTime, "LATE": Late, "UNKNOWN": Unknown}
+	timing := map[string]Timing{"EARLY": TimingEarly, "ON_TIME": TimingOnTime, "LATE": TimingLate, "UNKNOWN": TimingUnknown}
 	return Pane{
 		First: m["is_first"].(bool), Last: m["is_last"].(bool), Timing: timing[m["timing"].(string)],
 		Index: int64(m["index"].(int)), NonSpeculativeIndex: int64(m["on_time_index"].(int)),

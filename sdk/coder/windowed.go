@@ -104,10 +104,10 @@ type Timing uint8
 
 // The timings, as the pane byte numbers them.
 const (
-	Early Timing = iota
-	OnTime
-	Late
-	Unknown // not fired by a trigger
+	TimingEarly Timing = iota
+	TimingOnTime
+	TimingLate
+	TimingUnknown // not fired by a trigger
 )
 
 // Pane tells which firing of its window an element came from.
@@ -120,7 +120,7 @@ type Pane struct {
 }
 
 // NoFiring is the pane of an element that no trigger fired.
-var NoFiring = Pane{First: true, Last: true, Timing: Unknown}
+var NoFiring = Pane{First: true, Last: true, Timing: TimingUnknown}
 
 // The high half of the pane byte says how many indexes follow.
 const (
@@ -139,15 +139,15 @@ func appendPane(dst []byte, p Pane) ([]byte, error) {
 		b |= 2
 	}
 	switch {
-	case p.Timing > Unknown || p.Index < 0:
+	case p.Timing > TimingUnknown || p.Index < 0:
 		return dst, fmt.Errorf("pane %+v is out of range", p)
-	case p.Timing == Unknown && (p.Index != 0 || p.NonSpeculativeIndex != 0):
+	case p.Timing == TimingUnknown && (p.Index != 0 || p.NonSpeculativeIndex != 0):
 		return dst, fmt.Errorf("pane %+v: an unknown timing has no index", p)
-	case p.Timing == Early && p.NonSpeculativeIndex != -1, p.Timing != Early && p.NonSpeculativeIndex < 0:
+	case p.Timing == TimingEarly && p.NonSpeculativeIndex != -1, p.Timing != TimingEarly && p.NonSpeculativeIndex < 0:
 		return dst, fmt.Errorf("pane %+v: the non-speculative index is -1 if and only if the pane is early", p)
 	case p.Index == 0 && p.NonSpeculativeIndex == 0:
 		return append(dst, b|paneNoIndex), nil
-	case p.Timing == Early || p.Index == p.NonSpeculativeIndex:
+	case p.Timing == TimingEarly || p.Index == p.NonSpeculativeIndex:
 		return appendVarint(append(dst, b|paneOneIndex), uint64(p.Index)), nil
 	}
 	dst = appendVarint(append(dst, b|paneIndexes), uint64(p.Index))
@@ -161,7 +161,7 @@ func decodePane(src []byte) (p Pane, rest []byte, err error) {
 	b, rest := src[0], src[1:]
 	p = Pane{First: b&1 != 0, Last: b&2 != 0, Timing: Timing(b >> 2 & 3)}
 	form := b & 0xf0
-	if form > paneIndexes || p.Timing == Unknown && form != paneNoIndex || p.Timing == Early && form == paneIndexes {
+	if form > paneIndexes || p.Timing == TimingUnknown && form != paneNoIndex || p.Timing == TimingEarly && form == paneIndexes {
 		return Pane{}, nil, fmt.Errorf("decode pane: first byte %02x is of no known form", b)
 	}
 	if form != paneNoIndex {
@@ -175,7 +175,7 @@ func decodePane(src []byte) (p Pane, rest []byte, err error) {
 			return Pane{}, nil, fmt.Errorf("decode pane: non-speculative index: %w", err)
 		}
 	}
-	if p.Timing == Early {
+	if p.Timing == TimingEarly {
 		p.NonSpeculativeIndex = -1
 	}
 	return p, rest, nil
