@@ -1,6 +1,7 @@
 package coder
 
 import (
+	"bytes"
 	"encoding/hex"
 	"fmt"
 	"math"
@@ -270,6 +271,20 @@ func TestKeyGroupsAreSpreadEvenly(t *testing.T) {
 	for g, n := range count {
 		if n == 0 || n > 2*keys/groups {
 			t.Errorf("group %d has %d keys", g, n)
+		}
+	}
+}
+
+func TestPutVarintAgreesWithAppendVarint(t *testing.T) {
+	check := func(x uint64) {
+		var b [16]byte
+		if n := putVarint(&b, x); !bytes.Equal(b[:n], appendVarint(nil, x)) {
+			t.Errorf("%d is %x, want %x", x, b[:n], appendVarint(nil, x))
+		}
+	}
+	for shift := range 64 {
+		for _, d := range []uint64{0, 1, ^uint64(0)} {
+			check(1<<shift + d)
 		}
 	}
 }
