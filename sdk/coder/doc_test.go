@@ -2,6 +2,7 @@ package coder
 
 import (
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"math/big"
 	"net/netip"
@@ -13,9 +14,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// docExample checks one row of docs/format/coders.md: v and the row's bytes are each other's image.
+// docExample checks one row of docs/format/coders.md: v and the row's bytes are each other's image,
+// and no beginning of the bytes is a value.
 func docExample[T any](c Coder[T], v T) func(t *testing.T, encoded []byte) {
 	return func(t *testing.T, encoded []byte) {
+		for cut := range encoded {
+			if got, _, err := c.Decode(encoded[:cut]); err == nil {
+				t.Errorf("the first %d bytes decode to %+v", cut, got)
+			}
+		}
 		b, err := c.Append(nil, v)
 		if err != nil || hex.EncodeToString(b) != hex.EncodeToString(encoded) {
 			t.Errorf("encoding is %x, error %v", b, err)
@@ -27,6 +34,20 @@ func docExample[T any](c Coder[T], v T) func(t *testing.T, encoded []byte) {
 	}
 }
 
+// standardExample checks the coder's name too.
+func standardExample[T any](c Coder[T], v T) func(t *testing.T, encoded []byte) {
+	return func(t *testing.T, encoded []byte) {
+		spec := SpecOf(c)
+		spec.Payload = nil // the table does not show it
+		_, name, _ := strings.Cut(t.Name(), "/")
+		name, _, _ = strings.Cut(name, "#") // of a second example
+		if strings.ReplaceAll(spec.String(), " ", "_") != name {
+			t.Errorf("the coder calls itself %v", spec)
+		}
+		docExample(c, v)(t, encoded)
+	}
+}
+
 func ofExample[T any](v T) func(t *testing.T, encoded []byte) {
 	return func(t *testing.T, encoded []byte) { docExample(must(Of[T]())(t), v)(t, encoded) }
 }
@@ -35,29 +56,29 @@ func TestStandardCodersAreAsDocumented(t *testing.T) {
 	five := int64(5)
 	param := must(ParamWindowedValueOf(VarInt(), GlobalWindow(), []byte("\x80\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01\x0f\x00")))(t)
 	checkDoc(t, "| coder | value |", []func(*testing.T, []byte){
-		docExample(Bytes(), []byte("abc")),
-		docExample(StringUTF8(), "é"),
-		docExample(VarInt(), 200),
-		docExample(Double(), -2),
-		docExample(Bool(), true),
-		docExample(KVOf(StringUTF8(), VarInt()), KV[string, int64]{"a", 1}),
-		docExample(NullableOf(VarInt()), nil),
-		docExample(NullableOf(VarInt()), &five),
-		docExample(LengthPrefixOf(StringUTF8()), "ab"),
-		docExample(LengthPrefixOf(VarInt()), 200),
-		docExample(ShardedKeyOf(StringUTF8()), ShardedKey[string]{"k", []byte{0x11, 0x22}}),
-		docExample(IterableOf(VarInt()), []int64{1, 200}),
-		docExample(UnknownLengthIterableOf(VarInt()), []int64{1, 200}),
-		docExample(StateBackedIterableOf(VarInt()), StateBacked[int64]{[]int64{1}, []byte{0xaa, 0xbb}}),
-		docExample(StateBackedIterableOf(VarInt()), StateBacked[int64]{Elements: []int64{1}}),
-		docExample(GlobalWindow(), Global{}),
-		docExample(IntervalWindow(), Interval{1000, 2000}),
-		docExample(CustomWindowOf(StringUTF8()), CustomWindow[string]{1999, "w"}),
-		docExample(WindowedValueOf(VarInt(), IntervalWindow()),
+		standardExample(Bytes(), []byte("abc")),
+		standardExample(StringUTF8(), "é"),
+		standardExample(VarInt(), 200),
+		standardExample(Double(), -2),
+		standardExample(Bool(), true),
+		standardExample(KVOf(StringUTF8(), VarInt()), KV[string, int64]{"a", 1}),
+		standardExample(NullableOf(VarInt()), nil),
+		standardExample(NullableOf(VarInt()), &five),
+		standardExample(LengthPrefixOf(StringUTF8()), "ab"),
+		standardExample(LengthPrefixOf(VarInt()), 200),
+		standardExample(ShardedKeyOf(StringUTF8()), ShardedKey[string]{"k", []byte{0x11, 0x22}}),
+		standardExample(IterableOf(VarInt()), []int64{1, 200}),
+		standardExample(UnknownLengthIterableOf(VarInt()), []int64{1, 200}),
+		standardExample(StateBackedIterableOf(VarInt()), StateBacked[int64]{[]int64{1}, []byte{0xaa, 0xbb}}),
+		standardExample(StateBackedIterableOf(VarInt()), StateBacked[int64]{Elements: []int64{1}}),
+		standardExample(GlobalWindow(), Global{}),
+		standardExample(IntervalWindow(), Interval{1000, 2000}),
+		standardExample(CustomWindowOf(StringUTF8()), CustomWindow[string]{1999, "w"}),
+		standardExample(WindowedValueOf(VarInt(), IntervalWindow()),
 			WindowedValue[int64, Interval]{5, 1500, []Interval{{1000, 2000}}, Pane{First: true, Last: true, Timing: TimingOnTime}}),
-		docExample(param, WindowedValue[int64, Global]{5, 0, []Global{{}}, NoFiring}),
-		docExample(TimerOf(StringUTF8(), GlobalWindow()), Timer[string, Global]{"k", "t", []Global{{}}, false, 1, 0, NoFiring}),
-		docExample(TimerOf(StringUTF8(), GlobalWindow()), Timer[string, Global]{Key: "k", Tag: "t", Windows: []Global{{}}, Clear: true}),
+		standardExample(param, WindowedValue[int64, Global]{5, 0, []Global{{}}, NoFiring}),
+		standardExample(TimerOf(StringUTF8(), GlobalWindow()), Timer[string, Global]{"k", "t", []Global{{}}, false, 1, 0, NoFiring}),
+		standardExample(TimerOf(StringUTF8(), GlobalWindow()), Timer[string, Global]{Key: "k", Tag: "t", Windows: []Global{{}}, Clear: true}),
 	})
 }
 
@@ -264,4 +285,52 @@ func TestParamWindowedValuesDoNotShareTheirWindows(t *testing.T) {
 	if err != nil || second.Windows[0] != (Interval{0, 10}) {
 		t.Errorf("the second value has the window %v, error %v", second.Windows, err)
 	}
+}
+
+// Where an element cannot be encoded, what is around it fails, says why, and leaves dst as it was.
+func TestErrorsOfElementsComeThrough(t *testing.T) {
+	bad := must(Of[failing]())(t)
+	minus := failing{-1}
+	head := []byte("head")
+	check := func(name string, b []byte, err error) {
+		t.Helper()
+		if !errors.Is(err, errNegative) || string(b) != "head" {
+			t.Errorf("%s: %q, %v", name, b, err)
+		}
+	}
+	windows := []failing{minus}
+	b, err := KVOf(bad, VarInt()).Append(head, KV[failing, int64]{Key: minus})
+	check("key", b, err)
+	b, err = KVOf(VarInt(), bad).Append(head, KV[int64, failing]{Value: minus})
+	check("value", b, err)
+	b, err = NullableOf(bad).Append(head, &minus)
+	check("nullable", b, err)
+	b, err = LengthPrefixOf(bad).Append(head, minus)
+	check("length prefix", b, err)
+	b, err = ShardedKeyOf(bad).Append(head, ShardedKey[failing]{Key: minus})
+	check("sharded key", b, err)
+	b, err = IterableOf(bad).Append(head, windows)
+	check("iterable", b, err)
+	b, err = UnknownLengthIterableOf(bad).Append(head, windows)
+	check("chunk", b, err)
+	b, err = StateBackedIterableOf(bad).Append(head, StateBacked[failing]{windows, []byte{}})
+	check("state-backed iterable", b, err)
+	b, err = CustomWindowOf(bad).Append(head, CustomWindow[failing]{Window: minus})
+	check("custom window", b, err)
+	b, err = WindowedValueOf(bad, GlobalWindow()).Append(head, WindowedValue[failing, Global]{Value: minus, Pane: NoFiring})
+	check("windowed value", b, err)
+	b, err = WindowedValueOf(VarInt(), bad).Append(head, WindowedValue[int64, failing]{Windows: windows, Pane: NoFiring})
+	check("window", b, err)
+	b, err = TimerOf(bad, GlobalWindow()).Append(head, Timer[failing, Global]{Key: minus})
+	check("timer key", b, err)
+	b, err = TimerOf(VarInt(), bad).Append(head, Timer[int64, failing]{Windows: windows})
+	check("timer window", b, err)
+	b, err = must(Of[map[string]failing]())(t).Append(head, map[string]failing{"k": minus})
+	check("map value", b, err)
+	b, err = must(Of[map[failing]int]())(t).Append(head, map[failing]int{minus: 1})
+	check("map key", b, err)
+	b, err = must(Of[[1]failing]())(t).Append(head, [1]failing{minus})
+	check("array", b, err)
+	b, err = must(Of[KV[failing, int]]())(t).Append(head, KV[failing, int]{Key: minus})
+	check("key by Of", b, err)
 }

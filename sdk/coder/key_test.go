@@ -235,6 +235,13 @@ func TestKeyOfRefusesWhatIsNotDeterministic(t *testing.T) {
 	}
 }
 
+func TestKeysAndValuesOfFloatsHaveDifferentSpecs(t *testing.T) {
+	key, value := SpecOf(must(KeyOf[KV[float64, float32]]())(t)), SpecOf(must(Of[KV[float64, float32]]())(t))
+	if key.String() != "kv(double<canonical>, millstream:coder:float<canonical>)" || value.String() != "kv(double, millstream:coder:float)" {
+		t.Errorf("key %v, value %v", key, value)
+	}
+}
+
 func TestHashFailsAsAppendDoes(t *testing.T) {
 	c := must(KeyOf[failing]())(t)
 	if _, err := c.Hash(failing{-1}); err == nil || !strings.Contains(err.Error(), "hash key of type coder.failing: coder.failing: negative") {

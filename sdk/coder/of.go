@@ -210,12 +210,12 @@ func (c *compiler) fill(n *node, path string) (err error) {
 	case reflect.Float32:
 		n.op, n.spec = opFloat32, Spec{URN: urnFloat}
 		if c.key {
-			n.op = opFloat32Key
+			n.op, n.spec.Detail = opFloat32Key, "canonical"
 		}
 	case reflect.Float64:
 		n.op, n.spec = opFloat64, Spec{URN: urnDouble}
 		if c.key {
-			n.op = opFloat64Key
+			n.op, n.spec.Detail = opFloat64Key, "canonical"
 		}
 	case reflect.String:
 		n.op, n.spec, n.native = opString, Spec{URN: urnString}, true
