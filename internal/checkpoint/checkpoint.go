@@ -5,9 +5,10 @@
 //	                                   (worker)                  ├─▶ Assemble ─▶ Checkpoint
 //	                       the completed checkpoint before it ───┘  (coordinator)
 //
-// A checkpoint of keyed state is a base and deltas, or deltas alone. Deltas carry the number of the
-// barrier that cut them. A Keeper sends every delta that is not known to be in a completed checkpoint with
-// each Part, so that a checkpoint that failed, or of whose failure it has not heard, loses nothing.
+// A checkpoint of keyed state is a base and deltas, or deltas alone. Deltas and committables carry the
+// number of the barrier that cut them. A Keeper sends all that are not known to be in a completed
+// checkpoint with each Part, so that a checkpoint that failed, or of whose failure it has not heard, loses
+// neither changes nor output.
 package checkpoint
 
 import (
@@ -52,8 +53,14 @@ type NodePart struct {
 	Node         string
 	Watermark    eventtime.Time
 	Blob         []byte
-	Committables [][]byte
+	Committables []Prepared
 	Keyed        *Keyed // nil if the node has no keyed state
+}
+
+// Prepared is output of a sink that was prepared at a barrier.
+type Prepared struct {
+	Checkpoint   int64
+	Committables [][]byte
 }
 
 // Keyed is keyed state: the base, if there is one, and then every delta in order.
@@ -90,9 +97,13 @@ func (k *Keyed) Bytes() (base, deltas int64) {
 }
 
 // Assemble makes a checkpoint of the parts of all subtasks and the completed checkpoint before it, or nil.
-// It takes from each part the deltas that the parent does not have.
+// It takes from each part the deltas and the committables that the parent does not have.
 func Assemble(parent *Checkpoint, parts []Part) (*Checkpoint, error) {
 	c := &Checkpoint{ID: parts[0].Checkpoint, Parts: slices.Clone(parts)}
+	since := int64(0)
+	if parent != nil {
+		since = parent.ID
+	}
 	for i := range c.Parts {
 		p := &c.Parts[i]
 		if p.Checkpoint != c.ID {
@@ -101,6 +112,7 @@ func Assemble(parent *Checkpoint, parts []Part) (*Checkpoint, error) {
 		p.Nodes = slices.Clone(p.Nodes)
 		for k := range p.Nodes {
 			n := &p.Nodes[k]
+			n.Committables = slices.DeleteFunc(slices.Clone(n.Committables), func(c Prepared) bool { return c.Checkpoint <= since })
 			if n.Keyed == nil || n.Keyed.Base != nil && n.Keyed.Base.Checkpoint == c.ID {
 				if n.Keyed != nil {
 					n.Keyed = &Keyed{Base: n.Keyed.Base} // the base has it all
@@ -108,9 +120,7 @@ func Assemble(parent *Checkpoint, parts []Part) (*Checkpoint, error) {
 				continue
 			}
 			joined := &Keyed{}
-			since := int64(0)
 			if parent != nil {
-				since = parent.ID
 				old := parent.node(p.Stage, p.Subtask, n.Node)
 				if old == nil || old.Keyed == nil {
 					return nil, fmt.Errorf("assemble checkpoint %d: checkpoint %d has no state of %q, subtask %d, to add to", c.ID, since, n.Node, p.Subtask)
@@ -263,11 +273,12 @@ type nodeKey struct {
 	subtask int
 }
 
-// lineage is what one node's keyed state in one subtask has in storage.
+// lineage is what one node in one subtask has in storage, and what it has prepared.
 type lineage struct {
-	unconfirmed []Delta
-	bases       []Base // newer than the completed checkpoint
-	base        *Base  // of the completed checkpoint
+	prepared    []Prepared // not known to be in a completed checkpoint
+	unconfirmed []Delta    // likewise
+	bases       []Base     // newer than the completed checkpoint
+	base        *Base      // of the completed checkpoint
 	baseBytes   int64
 	deltaBytes  int64 // stored since the base
 }
@@ -317,7 +328,7 @@ func (k *Keeper) lineage(node string, subtask int) *lineage {
 func (k *Keeper) Persist(ctx context.Context, s *engine.SubtaskSnapshot) (Part, error) {
 	p := Part{Checkpoint: s.Checkpoint, Stage: s.Stage, Subtask: s.Subtask, Merger: s.Merger, Channels: s.Channels}
 	for _, n := range s.Nodes {
-		np := NodePart{Node: n.Node, Watermark: n.Watermark, Blob: n.Blob, Committables: n.Committables}
+		np := NodePart{Node: n.Node, Watermark: n.Watermark, Blob: n.Blob, Committables: k.prepare(s, n)}
 		if n.Keyed != nil {
 			var err error
 			if np.Keyed, err = k.persistKeyed(ctx, s, n); err != nil {
@@ -327,6 +338,16 @@ func (k *Keeper) Persist(ctx context.Context, s *engine.SubtaskSnapshot) (Part, 
 		p.Nodes = append(p.Nodes, np)
 	}
 	return p, nil
+}
+
+func (k *Keeper) prepare(s *engine.SubtaskSnapshot, n engine.NodeSnapshot) []Prepared {
+	l := k.lineage(n.Node, s.Subtask)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(n.Committables) > 0 {
+		l.prepared = append(l.prepared, Prepared{s.Checkpoint, n.Committables})
+	}
+	return slices.Clone(l.prepared)
 }
 
 func (k *Keeper) persistKeyed(ctx context.Context, s *engine.SubtaskSnapshot, n engine.NodeSnapshot) (*Keyed, error) {
@@ -385,11 +406,12 @@ func (k *Keeper) put(ctx context.Context, checkpoint int64, name string, data []
 	return k.store.Put(ctx, checkpoint, name, bytes.NewReader(data), int64(len(data)))
 }
 
-// Completed notes that a checkpoint is complete: its deltas need not be sent again.
+// Completed notes that a checkpoint is complete: what it has need not be sent again.
 func (k *Keeper) Completed(checkpoint int64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, l := range k.state {
+		l.prepared = slices.DeleteFunc(l.prepared, func(p Prepared) bool { return p.Checkpoint <= checkpoint })
 		l.unconfirmed = slices.DeleteFunc(l.unconfirmed, func(d Delta) bool { return d.Checkpoint <= checkpoint })
 		for i := range l.bases {
 			if b := l.bases[i]; b.Checkpoint == checkpoint {

@@ -5,6 +5,9 @@ import "github.com/millstream/millstream/internal/eventtime"
 // Merger merges the watermarks of many inputs into one: the least of those that are neither idle nor
 // finished. The result never goes back. The zero Merger has no inputs; see NewMerger.
 //
+// An idle input does not hold the others back, but it holds the end of time: more may come from it, so
+// that what waits for the end must wait for it.
+//
 // An input that has not spoken yet holds at the beginning of time. When every input is idle the merged
 // watermark stands where it was. An input that returns from idleness with an older watermark lowers
 // nothing: it holds the result until it has caught up.
@@ -47,19 +50,24 @@ func (m *Merger) Finish(i int) {
 }
 
 func (m *Merger) merge() {
-	least, active, open := eventtime.Max, false, false
+	least, active, open, more := eventtime.Max, false, false, false
 	for i := range m.in {
 		in := &m.in[i]
 		if in.finished {
 			continue
 		}
 		open = true
-		if !in.idle {
-			active = true
-			least = min(least, in.wm)
+		if in.idle {
+			more = more || in.wm < eventtime.Max
+			continue
 		}
+		active = true
+		least = min(least, in.wm)
 	}
 	m.idle = open && !active
+	if least == eventtime.Max && more {
+		return
+	}
 	if active || !open {
 		m.merged = max(m.merged, least)
 	}

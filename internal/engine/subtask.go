@@ -35,6 +35,7 @@ type subtask struct {
 
 	mail      []mail
 	marks     []mark
+	waited    bool // for room, since last cleared
 	force     bool // push without room until the overtaking barrier that waits is taken up
 	overtake  bool // the checkpoint being triggered overtakes
 	triggered int64
@@ -108,8 +109,12 @@ func (s *subtask) loop() error {
 		if s.pending != nil && s.encoding < len(s.pending.Nodes) {
 			continue // nothing else to do: go on encoding
 		}
+		s.waited = false
 		if err := s.chain.flush(); err != nil {
 			return err
+		}
+		if s.waited {
+			continue // the wake-up for new input may have ended that wait: look again
 		}
 		s.parker.Park(s.until())
 	}
@@ -201,12 +206,14 @@ func (s *subtask) take(p popped) error {
 
 // progress starts to fire when the merged watermark has moved, and passes idleness on.
 func (s *subtask) progress(wasIdle bool) error {
+	if wasIdle != s.merger.Idle() {
+		// Said at once: a receiver must not go on without us while we fire.
+		if err := s.announce(); err != nil {
+			return err
+		}
+	}
 	if s.merger.Watermark() > s.chain.w {
 		s.chain.advanceTo(s.merger.Watermark())
-		return nil
-	}
-	if wasIdle != s.merger.Idle() {
-		return s.announce()
 	}
 	return nil
 }
@@ -549,6 +556,7 @@ func (s *subtask) sendTo(e *outEdge) func(int, kernel.Batch) error {
 			if s.deadline != 0 {
 				until = s.deadline
 			}
+			s.waited = true
 			s.parker.Park(until)
 		}
 	}
@@ -586,8 +594,12 @@ func (s *subtask) open() error {
 		// The items go before what senders have pushed already.
 		s.inbox.prepend(i, items)
 	}
+	w := s.chain.ops[0].wm
+	if s.source == nil {
+		w = s.merger.Watermark() // it may have come when the root had not been told yet
+	}
 	s.chain.all = true
-	s.chain.advanceTo(s.merger.Watermark())
+	s.chain.advanceTo(w)
 	return nil
 }
 

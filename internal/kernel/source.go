@@ -265,9 +265,13 @@ func (o *sourceOp[T, S]) watchIdle(now eventtime.Time, empty bool) {
 
 // polled works out the watermark: the least of the splits that are neither done nor idle.
 func (o *sourceOp[T, S]) polled(status connector.Status, n int) Polled {
-	least, active := eventtime.Max, false
+	least, active, open := eventtime.Max, false, false
 	for _, sp := range o.splits {
-		if !sp.done && !sp.idle {
+		if sp.done {
+			continue
+		}
+		open = true
+		if !sp.idle {
 			active = true
 			least = min(least, sp.watermark)
 		}
@@ -275,7 +279,7 @@ func (o *sourceOp[T, S]) polled(status connector.Status, n int) Polled {
 	if active {
 		o.w = max(o.w, least)
 	}
-	return Polled{Status: status, Records: n, Watermark: o.w, Inactive: !active}
+	return Polled{Status: status, Records: n, Watermark: o.w, Inactive: open && !active}
 }
 
 // The state of a source (docs/format/source-state.md): for each split, in order: a byte (1 started,

@@ -127,7 +127,11 @@ func (s *Scheduler) Steps() int { return s.steps }
 func (s *Scheduler) describe() string {
 	var names []string
 	for _, p := range s.procs {
-		names = append(names, p.name)
+		state := "runnable"
+		if p.parked && !p.woken && !p.yields && s.now < p.until {
+			state = fmt.Sprintf("parked until %v", p.until)
+		}
+		names = append(names, p.name+" "+state)
 	}
 	return strings.Join(names, ", ")
 }
