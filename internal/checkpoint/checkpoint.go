@@ -13,6 +13,7 @@ package checkpoint
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -158,6 +159,26 @@ func (c *Checkpoint) node(stage string, subtask int, node string) *NodePart {
 		}
 	}
 	return nil
+}
+
+// Prepared returns what a sink has prepared since the completed checkpoint before, of all its subtasks,
+// in the order of the barriers.
+func (c *Checkpoint) Prepared(node string) []Prepared {
+	var all []Prepared
+	for i := range c.Parts {
+		if n := c.node(c.Parts[i].Stage, c.Parts[i].Subtask, node); n != nil {
+			for _, p := range n.Committables {
+				k := slices.IndexFunc(all, func(a Prepared) bool { return a.Checkpoint == p.Checkpoint })
+				if k < 0 {
+					all = append(all, Prepared{Checkpoint: p.Checkpoint})
+					k = len(all) - 1
+				}
+				all[k].Committables = append(all[k].Committables, p.Committables...)
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b Prepared) int { return cmp.Compare(a.Checkpoint, b.Checkpoint) })
+	return all
 }
 
 // Refs calls f for every object that the checkpoint needs.

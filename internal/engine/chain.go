@@ -26,6 +26,7 @@ type chain struct {
 	edges []*outEdge
 
 	running int // op whose code runs, for panics
+	checks  []opCheck
 
 	// Progress of a watermark through the chain: ops before pos are done with it.
 	advancing bool
@@ -48,6 +49,8 @@ type link struct {
 	metrics *kernel.Metrics
 	edges   []*outEdge
 	next    []linkTo
+	op      int
+	check   *emitCheck // nil if nothing is checked
 }
 
 type linkTo struct{ op, port int }
@@ -59,6 +62,11 @@ func (l *link) Emit(b kernel.Batch) error {
 		return nil
 	}
 	l.metrics.RecordsOut.Store(l.metrics.RecordsOut.Load() + int64(n))
+	if l.check != nil {
+		if err := l.check.emitted(b); err != nil {
+			return l.c.stepError(l.op, err)
+		}
+	}
 	for _, e := range l.edges {
 		if err := e.split.Split(b, e.send); err != nil {
 			return err

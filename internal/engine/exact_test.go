@@ -536,11 +536,7 @@ func (h *harness) attempt(seed uint64) (done bool, err error) {
 		opts.AlignTimeout = 1
 	}
 	if h.last != nil {
-		opts.Restore = func(stage string, sub int) *engine.SubtaskRestore {
-			s, err := h.last.Restore(stage, sub)
-			must(err)
-			return s
-		}
+		opts.Restore = h.last.Restore
 	}
 	job, err := engine.NewJob(context.Background(), &h.g.Graph, opts)
 	if err != nil {
@@ -599,11 +595,9 @@ func (h *harness) attempt(seed uint64) (done bool, err error) {
 			}
 			h.last = c
 			h.st.Checkpoints++
-			for _, p := range c.Parts {
-				for _, n := range p.Nodes {
-					for _, pre := range n.Committables {
-						must(node(h.g, n.Node).Sink.Commit(context.Background(), pre.Checkpoint, pre.Committables))
-					}
+			for _, n := range h.g.sink {
+				for _, pre := range c.Prepared(n.Name) {
+					must(n.Sink.Commit(context.Background(), pre.Checkpoint, pre.Committables))
 				}
 			}
 			if h.r.IntN(4) > 0 {
@@ -627,13 +621,4 @@ func (h *harness) attempt(seed uint64) (done bool, err error) {
 		return false, err
 	}
 	return done, nil
-}
-
-func node(g *testGraph, name string) *kernel.Node {
-	for _, n := range g.Nodes {
-		if n.Name == name {
-			return n
-		}
-	}
-	return nil
 }

@@ -37,15 +37,23 @@ type Options struct {
 	// Splits lists the splits of a source that belong to a subtask. It is not called for restored sources.
 	Splits func(node *kernel.Node, subtask, parallelism int) [][]byte
 	// Restore returns what a subtask starts from, or nil.
-	Restore func(stage string, subtask int) *SubtaskRestore
+	Restore func(stage string, subtask int) (*SubtaskRestore, error)
 
 	// RenewBase says whether the next snapshot of a node's keyed state renews its base; nil: never.
 	RenewBase func(node string, subtask int) bool
+
+	// Check makes the job verify that no element is changed after it was emitted, and that elements come back
+	// from their encoding: see emitCheck.
+	Check bool
+	// OnRecords, if set, is told how many records a source has read, from its subtask's goroutine.
+	OnRecords func(n int)
 
 	// OnSnapshot is given each subtask's part of a checkpoint, OnEnd is told that a subtask has processed
 	// everything. Both are called from the subtask's goroutine and must not wait.
 	OnSnapshot func(*SubtaskSnapshot)
 	OnEnd      func(stage string, subtask int)
+	// OnFailure is called once, when the first error begins to stop the job.
+	OnFailure func()
 
 	Logger *slog.Logger
 }
@@ -219,10 +227,17 @@ func (j *Job) EachMetrics(f func(step string, subtask int, m *kernel.Metrics)) {
 
 func (j *Job) fail(err error) {
 	j.mu.Lock()
-	if j.err == nil {
+	first := j.err == nil
+	if first {
 		j.err = err
 	}
 	j.mu.Unlock()
+	if !first {
+		return
+	}
+	if j.opts.OnFailure != nil {
+		j.opts.OnFailure()
+	}
 	j.cancel()
 	for _, s := range j.subtasks {
 		s.inbox.stop(errStopped)
@@ -246,9 +261,9 @@ func (j *Job) renewsBase(n *kernel.Node, subtask int) bool {
 	return n.Keyed && j.opts.RenewBase != nil && j.opts.RenewBase(n.Name, subtask)
 }
 
-func (j *Job) restoreOf(s *subtask) *SubtaskRestore {
+func (j *Job) restoreOf(s *subtask) (*SubtaskRestore, error) {
 	if j.opts.Restore == nil {
-		return nil
+		return nil, nil
 	}
 	return j.opts.Restore(s.stage.Name(), s.index)
 }

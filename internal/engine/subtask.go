@@ -68,7 +68,7 @@ func (s *subtask) run() {
 }
 
 func (s *subtask) close() error {
-	err := s.chain.close()
+	err := errors.Join(s.chain.verify(), s.chain.close())
 	for _, b := range s.backends {
 		err = errors.Join(err, b.Close())
 	}
@@ -244,6 +244,9 @@ func (s *subtask) poll() (bool, error) {
 		return false, s.chain.stepError(0, err)
 	}
 	s.polled = p
+	if p.Records > 0 && s.job.opts.OnRecords != nil {
+		s.job.opts.OnRecords(p.Records)
+	}
 	switch {
 	case p.Status == connector.End:
 		s.sourceDone = true
@@ -565,7 +568,10 @@ func (s *subtask) sendTo(e *outEdge) func(int, kernel.Batch) error {
 // open wires the chain, restores it and opens its operators.
 func (s *subtask) open() error {
 	s.merger = NewMerger(len(s.codecs))
-	r := s.job.restoreOf(s)
+	r, err := s.job.restoreOf(s)
+	if err != nil {
+		return &StepError{s.stage.Name(), err}
+	}
 	if r != nil {
 		if len(r.Merger.Inputs) != len(s.codecs) || len(r.Channels) != len(s.codecs) {
 			return &StepError{s.stage.Name(), fmt.Errorf("checkpoint %d has %d input channels, the job has %d: restore it at the parallelism at which it was taken", r.Checkpoint, len(r.Channels), len(s.codecs))}
@@ -640,7 +646,7 @@ func (s *subtask) openContext(i int, r *SubtaskRestore) (*kernel.OpenContext, er
 
 // linkOf finds the consumers of an output port: in the chain, and the edges that leave it.
 func (s *subtask) linkOf(i, port int) *link {
-	l := &link{c: &s.chain, metrics: s.chain.ops[i].metrics}
+	l := &link{c: &s.chain, op: i, metrics: s.chain.ops[i].metrics}
 	node := s.chain.ops[i].node
 	for k := range s.chain.ops {
 		for p, in := range s.chain.ops[k].node.Inputs {
@@ -653,6 +659,10 @@ func (s *subtask) linkOf(i, port int) *link {
 		if e.Node == node && e.Port == port {
 			l.edges = append(l.edges, s.chain.edges[k])
 		}
+	}
+	if s.job.opts.Check {
+		l.check = &emitCheck{codec: node.Ports[port].Codec}
+		s.chain.checks = append(s.chain.checks, opCheck{i, l.check})
 	}
 	return l
 }

@@ -28,10 +28,13 @@ type Node struct {
 	// SetSplits gives a subtask's source operator its splits before Open. Nil elsewhere.
 	SetSplits func(op Operator, splits [][]byte)
 
-	Sink   *SinkNode // set at sinks
-	Keyed  bool      // needs a state backend
-	Single bool      // runs as one subtask whatever the parallelism of the job
-	Spec   []string  // what matters to the compatibility of plan and state, in order: "window=fixed 1h", …
+	Sink      *SinkNode // set at sinks
+	Keyed     bool      // needs a state backend
+	Unbounded bool      // a source that never ends
+	Single    bool      // runs as one subtask whatever the parallelism of the job
+	// Spec is what the step does and State how its state is encoded, as lines of name=value. Two runs of
+	// a job must have the same State; workers of a job the same of both.
+	Spec, State []string
 }
 
 // SinkNode is the part of a sink that runs beside the coordinator.
@@ -42,8 +45,9 @@ type SinkNode struct {
 
 // Port is one output of a node.
 type Port struct {
-	Name string
-	Type string // of the elements, for messages and plans
+	Name  string
+	Type  string     // of the elements, for messages and plans
+	Codec BatchCodec // nil for an output that nobody reads
 }
 
 // Exchange says how elements find the subtask that gets them.

@@ -133,7 +133,7 @@ type emitter interface {
 	flush() error
 }
 
-func (e *Emitter[T]) open(out Output)   { e.out = out }
+func (e *Emitter[T]) open(out Output)         { e.out = out }
 func (e *Emitter[T]) begin(at *elementHeader) { e.at = at }
 
 // Decl is what a step may declare: extra outputs and metrics. Declare is called once when the pipeline is

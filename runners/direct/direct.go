@@ -1,0 +1,379 @@
+// Package direct runs a pipeline in this process, for tests, development and small jobs. It is the same
+// engine that a cluster runs: the same operators, state tables, barriers and snapshots.
+//
+// Unlike a cluster it also checks what a pipeline's author may get wrong: that building the pipeline twice
+// gives the same plan, that elements are not changed after they were emitted, that they come back from
+// their encodings, and, on request, that the answer is the same when the job is stopped and restored every
+// few records.
+package direct
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/millstream/millstream/internal/checkpoint"
+	"github.com/millstream/millstream/internal/engine"
+	"github.com/millstream/millstream/internal/eventtime"
+	"github.com/millstream/millstream/internal/kernel"
+	"github.com/millstream/millstream/sdk"
+	"github.com/millstream/millstream/statebackend"
+	"github.com/millstream/millstream/statebackend/memory"
+)
+
+// Options are the settings of a run; the zero value is a good default.
+type Options struct {
+	Parallelism int // subtasks of each step; default GOMAXPROCS
+	KeyGroups   int // default 256
+	// Backend holds the state that does not fit CacheBytes. Default: memory.
+	Backend statebackend.Driver
+	// Dir is where Backend may keep files; needed if it does.
+	Dir        string
+	CacheBytes int64 // default 256 MiB
+	// CheckpointInterval is the time between two checkpoints, at which output is committed. Default: only
+	// at the end, or 1s if a source is unbounded.
+	CheckpointInterval time.Duration
+	// WatermarkInterval is the least time between two watermarks of a source. Default: after every read.
+	WatermarkInterval time.Duration
+	// RestoreEvery takes a checkpoint after every so many records read, stops the job and restores it.
+	// 0: never.
+	RestoreEvery int
+	// Overtaking takes checkpoints whose barriers overtake elements (unaligned).
+	Overtaking bool
+	// NoChecks leaves out the checks of the author's mistakes.
+	NoChecks bool
+
+	Logger *slog.Logger // default: none
+
+	// Scheduler is for tests that control the interleaving. Default: goroutines.
+	Scheduler engine.Scheduler
+}
+
+// Result is what a run counted.
+type Result struct {
+	Steps       []Step
+	Checkpoints int
+	Restores    int
+}
+
+// Step are the figures of one step, over all subtasks.
+type Step struct {
+	Name                               string
+	RecordsIn, RecordsOut, LateDropped int64
+	Counters                           map[string]int64
+	Distributions                      map[string]kernel.Summary
+}
+
+// Step returns the figures of the step of that full name, or zero ones.
+func (r *Result) Step(name string) Step {
+	for _, s := range r.Steps {
+		if s.Name == name {
+			return s
+		}
+	}
+	return Step{Name: name}
+}
+
+// Run builds the pipeline and runs it to its end, or until ctx is cancelled: then it takes a last
+// checkpoint, commits the output up to it, and returns nil.
+func Run(ctx context.Context, name string, build func(*sdk.Pipeline) error, o Options) (*Result, error) {
+	g, err := plan(name, build, !o.NoChecks)
+	if err != nil {
+		return nil, err
+	}
+	if o.Parallelism == 0 {
+		o.Parallelism = runtime.GOMAXPROCS(0)
+	}
+	if o.KeyGroups == 0 {
+		o.KeyGroups = statebackend.DefaultKeyGroups
+	}
+	if o.Backend == nil {
+		o.Backend = memory.Driver{}
+	}
+	if o.CheckpointInterval == 0 && g.Unbounded() {
+		o.CheckpointInterval = time.Second
+	}
+	if o.Scheduler == nil {
+		o.Scheduler = engine.Real{}
+	}
+	r := &runner{ctx: ctx, g: g, o: o, store: &checkpoint.MemoryStore{}, result: &Result{}, me: o.Scheduler.NewParker("coordinator")}
+	stop := context.AfterFunc(ctx, r.me.Wake)
+	defer stop()
+	if err := r.drive(); err != nil {
+		return nil, err
+	}
+	return r.result, nil
+}
+
+// plan builds the pipeline, twice if check is set.
+func plan(name string, build func(*sdk.Pipeline) error, check bool) (*kernel.Graph, error) {
+	once := func() (*kernel.Graph, error) {
+		p := sdk.NewPipeline(name)
+		err := build(p)
+		g, perr := p.Graph()
+		if err := errors.Join(perr, err); err != nil {
+			return nil, fmt.Errorf("build pipeline %q: %w", name, err)
+		}
+		return g, nil
+	}
+	g, err := once()
+	if err != nil || !check {
+		return g, err
+	}
+	again, err := once()
+	if err != nil {
+		return nil, fmt.Errorf("the second time, build fails: %w", err)
+	}
+	if a, b := g.Plan(), again.Plan(); a != b {
+		return nil, fmt.Errorf("build gives another plan the second time: it must depend on nothing but its arguments, for every worker of a cluster calls it; first:\n%s\nsecond:\n%s", a, b)
+	}
+	return again, nil
+}
+
+// runner coordinates a job: a goroutine that waits in one place.
+type runner struct {
+	ctx    context.Context
+	g      *kernel.Graph
+	o      Options
+	store  *checkpoint.MemoryStore
+	result *Result
+	me     engine.Parker
+
+	splits map[*kernel.Node][][]byte
+	last   *checkpoint.Checkpoint
+	nextID int64
+
+	read atomic.Int64 // records since the last restore
+
+	mu     sync.Mutex
+	parts  []checkpoint.Part
+	ended  int
+	failed error
+	done   bool // the job has stopped
+}
+
+// drive runs attempts until the job is done.
+func (r *runner) drive() error {
+	for _, n := range r.g.Nodes {
+		if n.Splits != nil {
+			s, err := n.Splits(r.ctx)
+			if err != nil {
+				return fmt.Errorf("step %q: %w", n.Name, err)
+			}
+			if r.splits == nil {
+				r.splits = map[*kernel.Node][][]byte{}
+			}
+			r.splits[n] = s
+		}
+		if n.Sink != nil {
+			if err := n.Sink.Start(r.ctx, true); err != nil {
+				return fmt.Errorf("step %q: %w", n.Name, err)
+			}
+		}
+	}
+	for {
+		again, err := r.attempt()
+		if err != nil || !again {
+			return err
+		}
+		r.result.Restores++
+	}
+}
+
+// errRestore stops a job that is to be restored.
+var errRestore = errors.New("restore")
+
+// attempt runs the job from the last checkpoint.
+func (r *runner) attempt() (again bool, err error) {
+	keeper := checkpoint.NewKeeper(r.store, r.last)
+	r.parts, r.ended, r.failed, r.done = nil, 0, nil, false
+	r.read.Store(0)
+	job, err := engine.NewJob(context.WithoutCancel(r.ctx), r.g, r.options(keeper))
+	if err != nil {
+		return false, err
+	}
+	job.Start()
+	var outcome error
+	coordinate := func() { outcome = r.coordinate(job, keeper) }
+	if s, ok := r.o.Scheduler.(interface{ Run() error }); ok {
+		r.o.Scheduler.Go("coordinator", r.me, coordinate)
+		if err := s.Run(); err != nil {
+			return false, err
+		}
+	} else {
+		coordinate()
+	}
+	err = job.Wait()
+	switch {
+	case errors.Is(err, errRestore):
+		return true, nil
+	case err != nil:
+		return false, err
+	case outcome != nil:
+		return false, outcome
+	}
+	r.collect(job)
+	return false, nil
+}
+
+func (r *runner) options(keeper *checkpoint.Keeper) engine.Options {
+	o := engine.Options{
+		Scheduler: r.o.Scheduler, Parallelism: r.o.Parallelism, Groups: r.o.KeyGroups, CacheBytes: r.o.CacheBytes,
+		Checkpoints:       r.o.CheckpointInterval > 0 || r.o.RestoreEvery > 0,
+		WatermarkInterval: eventtime.Time(r.o.WatermarkInterval.Milliseconds()),
+		Logger:            r.o.Logger, Check: !r.o.NoChecks, RenewBase: keeper.RenewBase,
+		OpenBackend: func(ctx context.Context, n *kernel.Node, subtask, parallelism int) (statebackend.Backend, error) {
+			return r.last.Open(ctx, r.store, r.o.Backend, statebackend.Config{
+				Dir:       fmt.Sprintf("%s/%d-%d", r.o.Dir, n.ID, subtask),
+				KeyGroups: statebackend.RangeOf(subtask, parallelism, r.o.KeyGroups),
+			}, n.Name, subtask)
+		},
+		Splits: func(n *kernel.Node, subtask, parallelism int) (mine [][]byte) {
+			for i := subtask; i < len(r.splits[n]); i += parallelism {
+				mine = append(mine, r.splits[n][i])
+			}
+			return mine
+		},
+		OnSnapshot: func(s *engine.SubtaskSnapshot) {
+			p, err := keeper.Persist(r.ctx, s)
+			r.mu.Lock()
+			if err != nil && r.failed == nil {
+				r.failed = err
+			}
+			if !s.Aborted {
+				r.parts = append(r.parts, p)
+			}
+			r.mu.Unlock()
+			r.me.Wake()
+		},
+		OnEnd: func(string, int) {
+			r.mu.Lock()
+			r.ended++
+			r.mu.Unlock()
+			r.me.Wake()
+		},
+		OnFailure: func() {
+			r.mu.Lock()
+			r.done = true
+			r.mu.Unlock()
+			r.me.Wake()
+		},
+	}
+	if r.o.RestoreEvery > 0 {
+		o.OnRecords = func(n int) {
+			if r.read.Add(int64(n)) >= int64(r.o.RestoreEvery) {
+				r.me.Wake()
+			}
+		}
+	}
+	if r.last != nil {
+		o.Restore = r.last.Restore
+	}
+	return o
+}
+
+// coordinate takes checkpoints until everything has been processed.
+func (r *runner) coordinate(job *engine.Job, keeper *checkpoint.Keeper) error {
+	sched := r.o.Scheduler
+	next := eventtime.Max
+	if r.o.CheckpointInterval > 0 {
+		next = sched.Now() + eventtime.Time(r.o.CheckpointInterval.Milliseconds())
+	}
+	for {
+		r.mu.Lock()
+		done, ended := r.done, r.ended == job.Subtasks()
+		r.mu.Unlock()
+		restore := r.o.RestoreEvery > 0 && r.read.Load() >= int64(r.o.RestoreEvery)
+		last := ended || r.ctx.Err() != nil
+		switch {
+		case done:
+			return nil // it failed; Wait has the error
+		case last || restore || sched.Now() >= next:
+			if err := r.checkpoint(job, keeper); err != nil {
+				job.Cancel(err)
+				return err
+			}
+			if last {
+				job.Stop()
+				return nil
+			}
+			if restore {
+				job.Cancel(errRestore)
+				return nil
+			}
+			if next < eventtime.Max {
+				next = sched.Now() + eventtime.Time(r.o.CheckpointInterval.Milliseconds())
+			}
+		default:
+			r.me.Park(next)
+		}
+	}
+}
+
+// checkpoint takes one checkpoint and commits what it lists.
+func (r *runner) checkpoint(job *engine.Job, keeper *checkpoint.Keeper) error {
+	r.nextID++
+	job.Trigger(r.nextID, r.o.Overtaking)
+	for {
+		r.mu.Lock()
+		parts, failed, done := r.parts, r.failed, r.done
+		r.mu.Unlock()
+		if done || failed != nil {
+			return failed
+		}
+		if len(parts) == job.Subtasks() {
+			break
+		}
+		r.me.Park(eventtime.Max)
+	}
+	r.mu.Lock()
+	parts := r.parts
+	r.parts = nil
+	r.mu.Unlock()
+	c, err := checkpoint.Assemble(r.last, parts)
+	if err != nil {
+		return err
+	}
+	r.last = c
+	r.result.Checkpoints++
+	for _, n := range r.g.Nodes {
+		if n.Sink == nil {
+			continue
+		}
+		for _, pre := range c.Prepared(n.Name) {
+			if err := n.Sink.Commit(context.WithoutCancel(r.ctx), pre.Checkpoint, pre.Committables); err != nil {
+				return fmt.Errorf("step %q: commit checkpoint %d: %w", n.Name, pre.Checkpoint, err)
+			}
+		}
+	}
+	keeper.Completed(c.ID)
+	r.store.Retain(c)
+	return nil
+}
+
+// collect sums up the figures of the job.
+func (r *runner) collect(job *engine.Job) {
+	steps := map[string]*Step{}
+	job.EachMetrics(func(name string, _ int, m *kernel.Metrics) {
+		s := steps[name]
+		if s == nil {
+			s = &Step{Name: name, Counters: map[string]int64{}, Distributions: map[string]kernel.Summary{}}
+			steps[name] = s
+		}
+		s.RecordsIn += m.RecordsIn.Load()
+		s.RecordsOut += m.RecordsOut.Load()
+		s.LateDropped += m.LateDropped.Load()
+		m.EachCounter(func(n string, v int64) { s.Counters[n] += v })
+		m.EachDistribution(func(n string, d kernel.Summary) { s.Distributions[n] = s.Distributions[n].Merge(d) })
+	})
+	for _, n := range r.g.Nodes {
+		if s := steps[n.Name]; s != nil {
+			r.result.Steps = append(r.result.Steps, *s)
+		}
+	}
+}

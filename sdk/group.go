@@ -1,0 +1,271 @@
+package sdk
+
+import (
+	"fmt"
+	"iter"
+	"reflect"
+	"slices"
+	"unsafe"
+
+	"github.com/millstream/millstream/internal/kernel"
+	"github.com/millstream/millstream/sdk/coder"
+	"github.com/millstream/millstream/sdk/trigger"
+	"github.com/millstream/millstream/sdk/window"
+)
+
+// CombineFn aggregates values of one key and window. One value serves all subtasks at once, so its methods
+// must not change it. AddInput and MergeAccumulators may change and return the accumulator that they are
+// given; ExtractOutput returns nothing that the accumulator keeps.
+//
+// MergeAccumulators(CreateAccumulator(), a) is a, and adding to one accumulator or to several that are
+// merged comes to the same.
+type CombineFn[In, Acc, Out any] interface {
+	CreateAccumulator() Acc
+	AddInput(Acc, In) Acc
+	MergeAccumulators(a, b Acc) Acc
+	ExtractOutput(Acc) Out
+}
+
+// GroupOption refines an aggregation.
+type GroupOption interface{ applyGroup(*groupConfig) }
+
+type groupConfig struct{ late []lateTo }
+
+// lateTo is a LateTo option, its type erased.
+type lateTo struct {
+	typ reflect.Type
+	set func(p *Pipeline, n *kernel.Node, port int)
+}
+
+func (l lateTo) applyGroup(c *groupConfig) { c.late = append(c.late, l) }
+
+// LateTo sets dst to the elements that an aggregation drops because their window has expired, each with
+// that window in its context. For CoGroupByKey it may be given for either input.
+func LateTo[T any](dst *PCollection[T]) GroupOption {
+	return lateTo{reflect.TypeFor[T](), func(p *Pipeline, n *kernel.Node, port int) {
+		*dst = PCollection[T]{p: p, node: n, port: port}
+	}}
+}
+
+// GroupByKey gives, for each key and window, all values, in no particular order.
+func GroupByKey[K comparable, V any](name string, in PCollection[KV[K, V]], opts ...GroupOption) PCollection[KV[K, Iterable[V]]] {
+	var v V
+	a := aggregation[K, []V, Iterable[V]]{
+		name: name, kind: "group by key",
+		create:  func() []V { return nil },
+		extract: func(vs []V) Iterable[V] { return Iterable[V]{vs[:len(vs):len(vs)]} },
+		size:    func(vs *[]V) int { return cap(*vs) * int(unsafe.Sizeof(v)) },
+	}
+	return aggregate(a, opts, inputOf(&a, in, func(vs []V, v V) []V { return append(vs, v) }))
+}
+
+// CombinePerKey aggregates, for each key and window, the values by fn.
+func CombinePerKey[K comparable, V, A, Out any, F CombineFn[V, A, Out]](name string, in PCollection[KV[K, V]], fn F, opts ...GroupOption) PCollection[KV[K, Out]] {
+	a := aggregation[K, A, Out]{
+		name: name, kind: "combine", create: fn.CreateAccumulator, extract: fn.ExtractOutput,
+		spec: []string{fmt.Sprintf("fn=%T", fn)},
+	}
+	return aggregate(a, opts, inputOf(&a, in, fn.AddInput))
+}
+
+// CombineGlobally aggregates all elements of each window by fn, in one subtask. In the global window the
+// result of nothing is fn's identity; other windows without elements give nothing.
+func CombineGlobally[V, A, Out any, F CombineFn[V, A, Out]](name string, in PCollection[V], fn F, opts ...GroupOption) (out PCollection[Out]) {
+	if !in.usable(name) {
+		return PCollection[Out]{p: in.p}
+	}
+	in.p.Scope(name, func() {
+		one := step[V, KV[bool, V]]("key", "key by", in, func() kernel.Operator {
+			return kernel.NewMap(func(v V) KV[bool, V] { return KV[bool, V]{Value: v} })
+		})
+		a := aggregation[bool, A, Out]{
+			name: "combine", kind: "combine", create: fn.CreateAccumulator, extract: fn.ExtractOutput,
+			spec: []string{fmt.Sprintf("fn=%T", fn)}, global: true,
+		}
+		all := aggregate(a, opts, inputOf(&a, one, fn.AddInput))
+		out = Map("value", all, func(kv KV[bool, Out]) Out { return kv.Value })
+	})
+	return out
+}
+
+// CoGroup has the values of one key and window from two collections.
+type CoGroup[A, B any] struct {
+	A Iterable[A]
+	B Iterable[B]
+}
+
+type coAcc[A, B any] struct {
+	A []A
+	B []B
+}
+
+// CoGroupByKey gives, for each key and window, all values of both inputs. They must be windowed alike.
+func CoGroupByKey[K comparable, A, B any](name string, left PCollection[KV[K, A]], right PCollection[KV[K, B]], opts ...GroupOption) PCollection[KV[K, CoGroup[A, B]]] {
+	if left.usable(name) && right.usable(name) && left.info().windowing != right.info().windowing {
+		left.p.errorf(name, "its inputs are windowed unlike: %v and %v; window both with the same WindowInto", left.info().windowing, right.info().windowing)
+		return PCollection[KV[K, CoGroup[A, B]]]{p: left.p}
+	}
+	var va A
+	var vb B
+	a := aggregation[K, coAcc[A, B], CoGroup[A, B]]{
+		name: name, kind: "co-group by key",
+		create: func() coAcc[A, B] { return coAcc[A, B]{} },
+		extract: func(c coAcc[A, B]) CoGroup[A, B] {
+			return CoGroup[A, B]{Iterable[A]{c.A[:len(c.A):len(c.A)]}, Iterable[B]{c.B[:len(c.B):len(c.B)]}}
+		},
+		size: func(c *coAcc[A, B]) int {
+			return cap(c.A)*int(unsafe.Sizeof(va)) + cap(c.B)*int(unsafe.Sizeof(vb))
+		},
+	}
+	return aggregate(a, opts,
+		inputOf(&a, left, func(c coAcc[A, B], v A) coAcc[A, B] { c.A = append(c.A, v); return c }),
+		inputOf(&a, right, func(c coAcc[A, B], v B) coAcc[A, B] { c.B = append(c.B, v); return c }))
+}
+
+// aggregation is what the aggregating steps have in common.
+type aggregation[K comparable, A, Out any] struct {
+	name, kind string
+	create     func() A
+	extract    func(A) Out
+	size       func(*A) int
+	spec       []string
+	global     bool
+	inputs     int
+}
+
+// aggregateInput is one input of an aggregation, with the type of its values erased.
+type aggregateInput[K comparable, A, Out any] struct {
+	p      *Pipeline
+	ok     bool
+	info   collection
+	typ    reflect.Type // of the elements
+	edge   func(coder.Key[K]) kernel.Edge
+	late   func(p *Pipeline) kernel.Port
+	kernel func() kernel.AggregateInput[K, A, Out]
+}
+
+func inputOf[K comparable, V, A, Out any](a *aggregation[K, A, Out], in PCollection[KV[K, V]], add func(A, V) A) aggregateInput[K, A, Out] {
+	i := a.inputs
+	a.inputs++
+	if !in.usable(a.name) {
+		return aggregateInput[K, A, Out]{p: in.p}
+	}
+	return aggregateInput[K, A, Out]{
+		p: in.p, ok: true, info: in.info(), typ: reflect.TypeFor[KV[K, V]](),
+		edge:   func(key coder.Key[K]) kernel.Edge { return keyed(in, key) },
+		late:   func(p *Pipeline) kernel.Port { return port[KV[K, V]](p, "late") },
+		kernel: func() kernel.AggregateInput[K, A, Out] { return kernel.InputOf[K, V, A, Out](i, add) },
+	}
+}
+
+func aggregate[K comparable, A, Out any](a aggregation[K, A, Out], opts []GroupOption, inputs ...aggregateInput[K, A, Out]) PCollection[KV[K, Out]] {
+	p := inputs[0].p
+	out := PCollection[KV[K, Out]]{p: p}
+	for _, in := range inputs {
+		if !in.ok {
+			return out
+		}
+	}
+	key, err := coder.KeyOf[K](p.coders...)
+	if err != nil {
+		p.errorf(a.name, "its key: %w", err)
+		return out
+	}
+	acc, ok := coderFor[A](p, a.name, "its accumulator is kept in checkpoints")
+	if !ok {
+		return out
+	}
+	w := inputs[0].info.windowing
+	if w.Fn == window.Fn(window.Global()) && !inputs[0].info.bounded && w.Trigger.EarlyCount == 0 {
+		p.errorf(a.name, "its input is unbounded and in the global window, which never ends, so nothing would come out: use WindowInto, or a trigger with Early")
+		return out
+	}
+	spec := kernel.Aggregation[K, A, Out]{
+		Key: key, Acc: acc, Create: a.create, Extract: a.extract, Size: a.size, Identity: a.global,
+		Windowing: kernel.Windowing{
+			Lateness: w.AllowedLateness, EarlyCount: w.Trigger.EarlyCount, LateCount: w.Trigger.LateCount,
+			Accumulating: w.Accumulation == Accumulating,
+		},
+	}
+	n := &kernel.Node{
+		Kind: a.kind, Keyed: true, Single: a.global, Ports: []kernel.Port{port[KV[K, Out]](p, "out")},
+		State: []string{"key=" + key.Spec().String(), "accumulator=" + coder.SpecOf(acc).String(), "windows=" + fmt.Sprintf("%+v", w.Fn)},
+		Spec:  append(slices.Clone(a.spec), "windowing="+w.String()),
+		New: func() kernel.Operator {
+			return kernel.NewAggregate(spec, func() (ks []kernel.AggregateInput[K, A, Out]) {
+				for _, in := range inputs {
+					ks = append(ks, in.kernel())
+				}
+				return ks
+			})
+		},
+	}
+	c := inputs[0].info
+	c.windowing.Trigger = continuation(c.windowing.Trigger)
+	outs := []collection{c}
+	for _, in := range inputs {
+		n.Inputs = append(n.Inputs, in.edge(key))
+		n.Ports = append(n.Ports, in.late(p))
+		outs = append(outs, in.info)
+	}
+	if !p.add(a.name, n, outs...) {
+		return out
+	}
+	var config groupConfig
+	for _, o := range opts {
+		o.applyGroup(&config)
+	}
+	for _, l := range config.late {
+		i := slices.IndexFunc(inputs, func(in aggregateInput[K, A, Out]) bool { return in.typ == l.typ })
+		if i < 0 {
+			p.errorf(a.name, "LateTo wants a PCollection of the elements of its input, *PCollection[%v], not [%v]", inputs[0].typ, l.typ)
+			continue
+		}
+		l.set(p, n, 1+i)
+	}
+	out.node = n
+	return out
+}
+
+// continuation is the trigger of what an aggregation emits: each pane is passed on at once (Beam's
+// continuation triggers).
+func continuation(t trigger.Watermark) trigger.Watermark {
+	t.LateCount = 1
+	t.EarlyCount = min(t.EarlyCount, 1)
+	return t
+}
+
+// Iterable is the values of one key and window.
+type Iterable[V any] struct{ vs []V }
+
+// IterableOf makes an Iterable of values, for tests.
+func IterableOf[V any](vs ...V) Iterable[V] { return Iterable[V]{vs} }
+
+// All iterates over the values. It may be called again.
+func (it Iterable[V]) All() iter.Seq[V] { return slices.Values(it.vs) }
+
+// Len is the number of values.
+func (it Iterable[V]) Len() int { return len(it.vs) }
+
+// MarshalBinary encodes the values by the coder of their slice.
+func (it Iterable[V]) MarshalBinary() ([]byte, error) {
+	c, err := coder.Of[[]V]()
+	if err != nil {
+		return nil, err
+	}
+	return c.Append(nil, it.vs)
+}
+
+// UnmarshalBinary undoes MarshalBinary.
+func (it *Iterable[V]) UnmarshalBinary(data []byte) error {
+	c, err := coder.Of[[]V]()
+	if err != nil {
+		return err
+	}
+	vs, rest, err := c.Decode(data)
+	if err == nil && len(rest) > 0 {
+		err = fmt.Errorf("%d bytes too many", len(rest))
+	}
+	it.vs = vs
+	return err
+}

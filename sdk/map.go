@@ -1,0 +1,90 @@
+package sdk
+
+import (
+	"github.com/millstream/millstream/internal/kernel"
+)
+
+// Map replaces each element by f of it. f is called by all subtasks at once.
+func Map[In, Out any](name string, in PCollection[In], f func(In) Out) PCollection[Out] {
+	return step[In, Out](name, "map", in, func() kernel.Operator { return kernel.NewMap(f) })
+}
+
+// MapErr is Map with a function that can fail: an error fails the job, or goes to ErrorsTo.
+func MapErr[In, Out any](name string, in PCollection[In], f func(In) (Out, error), opts ...StepOption) PCollection[Out] {
+	return ParDoFunc(name, in, func(_ *ProcessContext, v In, emit *Emitter[Out]) error {
+		out, err := f(v)
+		if err == nil {
+			emit.Emit(out)
+		}
+		return err
+	}, opts...)
+}
+
+// FlatMap calls f for each element; f emits any number of outputs.
+func FlatMap[In, Out any](name string, in PCollection[In], f func(In, *Emitter[Out]) error, opts ...StepOption) PCollection[Out] {
+	return ParDoFunc(name, in, func(_ *ProcessContext, v In, emit *Emitter[Out]) error { return f(v, emit) }, opts...)
+}
+
+// Filter keeps the elements for which keep is true.
+func Filter[T any](name string, in PCollection[T], keep func(T) bool) PCollection[T] {
+	return step[T, T](name, "filter", in, func() kernel.Operator { return kernel.NewFilter(keep) })
+}
+
+// KeyBy makes pairs of f of the element, as the key, and the element.
+func KeyBy[T any, K comparable](name string, in PCollection[T], f func(T) K) PCollection[KV[K, T]] {
+	return step[T, KV[K, T]](name, "key by", in, func() kernel.Operator {
+		return kernel.NewMap(func(v T) KV[K, T] { return KV[K, T]{Key: f(v), Value: v} })
+	})
+}
+
+// MapValues replaces the value of each pair by f of it.
+func MapValues[K, V, W any](name string, in PCollection[KV[K, V]], f func(V) W) PCollection[KV[K, W]] {
+	return step[KV[K, V], KV[K, W]](name, "map values", in, func() kernel.Operator {
+		return kernel.NewMap(func(kv KV[K, V]) KV[K, W] { return KV[K, W]{Key: kv.Key, Value: f(kv.Value)} })
+	})
+}
+
+// Flatten puts collections of one type together. They must be windowed alike.
+func Flatten[T any](name string, first PCollection[T], rest ...PCollection[T]) PCollection[T] {
+	p := first.p
+	n := &kernel.Node{Kind: "flatten", New: kernel.NewPass}
+	var c collection
+	for i, in := range append([]PCollection[T]{first}, rest...) {
+		if !in.usable(name) {
+			return PCollection[T]{p: p}
+		}
+		if in.p != p {
+			p.errorf(name, "input %d belongs to another pipeline", i+1)
+			return PCollection[T]{p: p}
+		}
+		info := in.info()
+		if i == 0 {
+			c = info
+		} else if info.windowing != c.windowing {
+			p.errorf(name, "input %d has the windowing %v, the first %v: window all inputs alike with WindowInto, before or after", i+1, info.windowing, c.windowing)
+			return PCollection[T]{p: p}
+		}
+		c.bounded, c.timed = c.bounded && info.bounded, c.timed && info.timed
+		n.Inputs = append(n.Inputs, forward(in))
+	}
+	n.Ports = []kernel.Port{port[T](p, "out")}
+	if !p.add(name, n, c) {
+		return PCollection[T]{p: p}
+	}
+	return PCollection[T]{p: p, node: n}
+}
+
+// Reshuffle spreads the elements evenly over the subtasks of what follows: after a step that makes much of
+// little, or before a costly one. Timestamps, windows and late elements pass unchanged.
+func Reshuffle[T any](name string, in PCollection[T]) PCollection[T] {
+	if !in.usable(name) {
+		return in
+	}
+	e := forward(in)
+	e.Exchange = kernel.RoundRobin
+	n := &kernel.Node{Kind: "reshuffle", Inputs: []kernel.Edge{e}, Ports: []kernel.Port{port[T](in.p, "out")}, New: kernel.NewPass}
+	if _, ok := coderFor[T](in.p, name, "its elements move to other subtasks"); !ok || !in.p.add(name, n, in.info()) {
+		return PCollection[T]{p: in.p}
+	}
+	return PCollection[T]{p: in.p, node: n}
+}

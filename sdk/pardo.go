@@ -1,0 +1,238 @@
+package sdk
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"reflect"
+	"slices"
+
+	"github.com/millstream/millstream/internal/kernel"
+	"github.com/millstream/millstream/sdk/connector"
+)
+
+// ProcessContext describes the element that a step is processing: timestamp, window, pane, logger.
+type ProcessContext = kernel.ProcessContext
+
+// Emitter takes the outputs of a step. Emit gives the value away: it must not be changed afterwards.
+type Emitter[T any] = kernel.Emitter[T]
+
+// Subtask is one of the parallel instances of a step.
+type Subtask = connector.Subtask
+
+// Decl is what a DoFn's Declare is given: counters, distributions and, by NewOutput, extra outputs.
+type Decl = kernel.Decl
+
+// AnyDecl is what NewOutput takes: a *Decl, or what embeds one.
+type AnyDecl = kernel.AnyDecl
+
+// Counter is a named count; Distribution sums up observed values. Both belong to one subtask.
+type (
+	Counter      = kernel.Counter
+	Distribution = kernel.Distribution
+)
+
+// Failed is an input on which user code returned an error.
+type Failed[T any] = kernel.Failed[T]
+
+// DoFn processes elements one at a time. The value given to ParDo is a prototype: each subtask works on a
+// shallow copy of its own. It may have further methods:
+//
+//	Declare(*sdk.Decl)                                            outputs and metrics; also called when the pipeline is built
+//	Setup(context.Context, sdk.Subtask) error                     once, before the first element
+//	FinishBundle(context.Context, *sdk.Emitter[Out]) error        before every watermark and checkpoint: emit what was kept back
+//	Teardown() error                                              once, at the end, also after an error
+type DoFn[In, Out any] interface {
+	ProcessElement(c *ProcessContext, in In, emit *Emitter[Out]) error
+}
+
+// NewOutput declares an extra output. The step's caller collects it with OutputTo.
+func NewOutput[T any](d AnyDecl, name string) *Emitter[T] { return kernel.NewOutput[T](d, name) }
+
+// StepOption refines a step that runs user code.
+type StepOption interface{ applyStep(*stepConfig) }
+
+type stepConfig struct {
+	outputs  []outputTo
+	errorsTo *outputTo
+}
+
+// outputTo is an OutputTo or ErrorsTo, its type erased.
+type outputTo struct {
+	name string
+	typ  reflect.Type
+	port func(*Pipeline) kernel.Port
+	set  func(p *Pipeline, n *kernel.Node, port int)
+}
+
+type stepOption func(*stepConfig)
+
+func (f stepOption) applyStep(c *stepConfig) { f(c) }
+
+func newOutputTo[T any](name string, dst *PCollection[T]) outputTo {
+	return outputTo{
+		name, reflect.TypeFor[T](), func(p *Pipeline) kernel.Port { return port[T](p, name) },
+		func(p *Pipeline, n *kernel.Node, i int) { *dst = PCollection[T]{p: p, node: n, port: i} },
+	}
+}
+
+// OutputTo sets dst to the extra output that the DoFn declares by that name.
+func OutputTo[T any](name string, dst *PCollection[T]) StepOption {
+	o := newOutputTo(name, dst)
+	return stepOption(func(c *stepConfig) { c.outputs = append(c.outputs, o) })
+}
+
+// ErrorsTo sets dst to the inputs on which the step's code returns an error. Without it an error fails
+// the job. What was emitted before the error stays emitted.
+func ErrorsTo[T any](dst *PCollection[Failed[T]]) StepOption {
+	o := newOutputTo("errors", dst)
+	return stepOption(func(c *stepConfig) { c.errorsTo = &o })
+}
+
+// ParDo calls fn for each element.
+func ParDo[In, Out any, F DoFn[In, Out]](name string, in PCollection[In], fn F, opts ...StepOption) PCollection[Out] {
+	if !in.usable(name) {
+		return PCollection[Out]{p: in.p}
+	}
+	if err := checkLifecycle[Out](fn); err != nil {
+		in.p.errorf(name, "%w", err)
+		return PCollection[Out]{p: in.p}
+	}
+	return parDo(name, in, fmt.Sprintf("fn=%T", fn), func() kernel.ParDoFns[In, Out] {
+		f := prototypeCopy(fn)
+		fns := kernel.ParDoFns[In, Out]{Process: f.ProcessElement}
+		if d, ok := any(f).(interface{ Declare(*Decl) }); ok {
+			fns.Declare = d.Declare
+		}
+		if s, ok := any(f).(interface {
+			Setup(context.Context, Subtask) error
+		}); ok {
+			fns.Setup = s.Setup
+		}
+		if b, ok := any(f).(interface {
+			FinishBundle(context.Context, *Emitter[Out]) error
+		}); ok {
+			fns.FinishBundle = b.FinishBundle
+		}
+		if t, ok := any(f).(interface{ Teardown() error }); ok {
+			fns.Teardown = t.Teardown
+		}
+		return fns
+	}, opts)
+}
+
+// ParDoFunc calls f for each element. f is called by all subtasks at once.
+func ParDoFunc[In, Out any](name string, in PCollection[In], f func(*ProcessContext, In, *Emitter[Out]) error, opts ...StepOption) PCollection[Out] {
+	if !in.usable(name) {
+		return PCollection[Out]{p: in.p}
+	}
+	return parDo(name, in, "fn=func", func() kernel.ParDoFns[In, Out] { return kernel.ParDoFns[In, Out]{Process: f} }, opts)
+}
+
+func parDo[In, Out any](name string, in PCollection[In], spec string, fns func() kernel.ParDoFns[In, Out], opts []StepOption) PCollection[Out] {
+	p := in.p
+	var config stepConfig
+	for _, o := range opts {
+		o.applyStep(&config)
+	}
+	n := &kernel.Node{
+		Kind: "pardo", Inputs: []kernel.Edge{forward(in)}, Ports: []kernel.Port{port[Out](p, "out")}, Spec: []string{spec},
+		New: func() kernel.Operator { return kernel.NewParDo(fns(), config.errorsTo != nil) },
+	}
+	var decl Decl
+	if d := fns().Declare; d != nil {
+		d(&decl)
+	}
+	outs := []collection{in.info()}
+	for _, d := range decl.Outputs {
+		pt := kernel.Port{Name: d.Name, Type: d.Type.String()}
+		for _, o := range config.outputs {
+			if o.name == d.Name && o.typ == d.Type {
+				pt = o.port(p)
+			}
+		}
+		n.Ports = append(n.Ports, pt)
+		outs = append(outs, in.info())
+	}
+	if e := config.errorsTo; e != nil {
+		if e.typ != reflect.TypeFor[Failed[In]]() {
+			p.errorf(name, "ErrorsTo wants a *PCollection[%v], not [%v]", reflect.TypeFor[Failed[In]](), e.typ)
+			return PCollection[Out]{p: p}
+		}
+		n.Ports = append(n.Ports, e.port(p))
+		outs = append(outs, in.info())
+	}
+	if !p.add(name, n, outs...) {
+		return PCollection[Out]{p: p}
+	}
+	for _, o := range config.outputs {
+		i := slices.IndexFunc(decl.Outputs, func(d kernel.DeclaredOutput) bool { return d.Name == o.name })
+		switch {
+		case i < 0:
+			p.errorf(name, "OutputTo(%q): its DoFn declares no such output in Declare", o.name)
+		case decl.Outputs[i].Type != o.typ:
+			p.errorf(name, "OutputTo(%q) wants a *PCollection[%v], not [%v]", o.name, decl.Outputs[i].Type, o.typ)
+		default:
+			o.set(p, n, 1+i)
+		}
+	}
+	if e := config.errorsTo; e != nil {
+		e.set(p, n, len(n.Ports)-1)
+	}
+	return PCollection[Out]{p: p, node: n}
+}
+
+// prototypeCopy is a shallow copy of what fn points to, or fn itself.
+func prototypeCopy[F any](fn F) F {
+	v := reflect.ValueOf(fn)
+	if v.Kind() != reflect.Pointer || v.IsNil() {
+		return fn
+	}
+	c := reflect.New(v.Type().Elem())
+	c.Elem().Set(v.Elem())
+	return c.Interface().(F)
+}
+
+// checkLifecycle refuses a method that has a lifecycle name and a signature that nothing would call.
+func checkLifecycle[Out any](fn any) error {
+	want := map[string]reflect.Type{
+		"Declare":      reflect.TypeFor[func(*Decl)](),
+		"Setup":        reflect.TypeFor[func(context.Context, Subtask) error](),
+		"FinishBundle": reflect.TypeFor[func(context.Context, *Emitter[Out]) error](),
+		"Teardown":     reflect.TypeFor[func() error](),
+	}
+	v := reflect.ValueOf(fn)
+	if v.Kind() == reflect.Pointer && v.IsNil() {
+		return fmt.Errorf("its DoFn is a nil %T", fn)
+	}
+	for i := range v.NumMethod() {
+		m := v.Type().Method(i)
+		if w, ok := want[m.Name]; ok && v.Method(i).Type() != w {
+			return fmt.Errorf("%T.%s is a %v and would never be called: make it a %v, or rename it", fn, m.Name, v.Method(i).Type(), w)
+		}
+	}
+	if v.Kind() == reflect.Struct {
+		p := reflect.PointerTo(v.Type())
+		for name := range want {
+			if _, ok := p.MethodByName(name); ok {
+				if _, ok := v.Type().MethodByName(name); !ok {
+					return fmt.Errorf("%T.%s has a pointer receiver and would never be called: pass &%T{…}", fn, name, fn)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// Print writes each element with its timestamp and window to standard output, and passes it on. It is for
+// a first look: output comes again after a failure, and in no particular order.
+func Print[T any](name string, in PCollection[T]) PCollection[T] { return printTo(name, in, os.Stdout) }
+
+func printTo[T any](name string, in PCollection[T], w io.Writer) PCollection[T] {
+	return ParDoFunc(name, in, func(c *ProcessContext, v T, emit *Emitter[T]) error {
+		_, err := fmt.Fprintf(w, "%+v @%s %v\n", v, c.Timestamp().Format("2006-01-02T15:04:05.000Z07:00"), c.Window())
+		emit.Emit(v)
+		return err
+	})
+}

@@ -1,0 +1,78 @@
+package sdk
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/millstream/millstream/internal/kernel"
+	"github.com/millstream/millstream/sdk/trigger"
+	"github.com/millstream/millstream/sdk/window"
+)
+
+// WindowOption refines WindowInto.
+type WindowOption interface{ applyWindow(*Windowing) }
+
+type windowOption func(*Windowing)
+
+func (f windowOption) applyWindow(w *Windowing) { f(w) }
+
+// Trigger says when panes fire. Default: trigger.AfterWatermark().
+func Trigger(t trigger.Trigger) WindowOption {
+	return windowOption(func(w *Windowing) { w.Trigger, _ = t.(trigger.Watermark) })
+}
+
+// AllowedLateness keeps windows open for late elements until the watermark is d past their end. Default 0:
+// what comes after the end is late; see LateTo.
+func AllowedLateness(d time.Duration) WindowOption {
+	return windowOption(func(w *Windowing) { w.AllowedLateness = d.Milliseconds() })
+}
+
+// Accumulation says what a pane contains if a window fires more than once.
+type Accumulation uint8
+
+const (
+	Discarding   Accumulation = iota // the elements since the pane before; the default
+	Accumulating                     // all elements of the window so far
+)
+
+func (a Accumulation) applyWindow(w *Windowing) { w.Accumulation = a }
+
+func (a Accumulation) String() string { return [...]string{"discarding", "accumulating"}[a&1] }
+
+// WindowInto assigns each element to the window of fn that holds its timestamp. What was given for the
+// input (trigger, lateness, accumulation) does not carry over.
+func WindowInto[T any](name string, in PCollection[T], fn window.Fn, opts ...WindowOption) PCollection[T] {
+	if !in.usable(name) {
+		return in
+	}
+	p, w := in.p, defaultWindowing
+	w.Fn = fn
+	for _, o := range opts {
+		o.applyWindow(&w)
+	}
+	err := window.Validate(fn)
+	if err == nil {
+		err = trigger.Validate(w.Trigger)
+	}
+	if err == nil && w.AllowedLateness < 0 {
+		err = fmt.Errorf("allowed lateness %v: must not be negative", time.Duration(w.AllowedLateness)*time.Millisecond)
+	}
+	if err != nil {
+		p.errorf(name, "%w", err)
+		return PCollection[T]{p: p}
+	}
+	c := in.info()
+	if fn != window.Fn(window.Global()) && !c.timed {
+		p.errorf(name, "the input has no event time, so every element would be in one window: give its source sdk.EventTime")
+		return PCollection[T]{p: p}
+	}
+	c.windowing = w
+	n := &kernel.Node{
+		Kind: "window", Inputs: []kernel.Edge{forward(in)}, Ports: []kernel.Port{port[T](p, "out")},
+		New: func() kernel.Operator { return kernel.NewWindow[T](fn) }, Spec: []string{"windowing=" + w.String()},
+	}
+	if !p.add(name, n, c) {
+		return PCollection[T]{p: p}
+	}
+	return PCollection[T]{p: p, node: n}
+}
