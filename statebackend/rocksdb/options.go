@@ -1,0 +1,105 @@
+//go:build rocksdb
+
+package rocksdb
+
+import (
+	"fmt"
+
+	"github.com/millstream/millstream/statebackend"
+)
+
+// Options tune RocksDB. The zero value is right for most state; a field that is zero has the default of its comment.
+type Options struct {
+	// WriteBufferBytes bounds all memtables of a Backend, the entries written last. A base flushes them, so they also
+	// bound how long a Snapshot takes. They are part of Config.MemoryBytes. Default: half of it, at most 64 MiB.
+	WriteBufferBytes int64
+	// BlockBytes is the size of a block of a file, the unit of reading and caching, before compression. Default: 8 KiB.
+	BlockBytes int
+	// BloomBits is the size of the filter that saves reads of absent keys, in bits a key; negative is no filter.
+	// Default: 10, one false answer in a hundred.
+	BloomBits int
+	// Compression of files. Default: LZ4.
+	Compression Compression
+	// Compaction style. Default: Leveled.
+	Compaction Compaction
+	// FileBytes is about the size of a file, and so of what a base shares or uploads again. Default: 32 MiB.
+	FileBytes int64
+	// BackgroundJobs is the number of threads for flushes and compactions, shared by all Backends of the process.
+	// Default: 2.
+	BackgroundJobs int
+}
+
+// Compression is how blocks are compressed.
+type Compression int
+
+// The compressions: ZSTD makes files a third smaller than LZ4 and costs several times its time.
+const (
+	LZ4 Compression = iota
+	ZSTD
+	Uncompressed
+)
+
+// Compaction is how files are merged.
+type Compaction int
+
+const (
+	// Leveled rewrites entries often and keeps reads and disk small.
+	Leveled Compaction = iota
+	// Universal rewrites entries seldom, so that a base uploads less, and reads look into more files.
+	Universal
+)
+
+// FewUploads is for large state that changes slowly and is checkpointed often: a base of it uploads about a third of
+// what the zero value's does.
+func FewUploads() Options { return Options{Compaction: Universal} }
+
+// SmallDisk is for state whose size costs more than time: smaller files, on disk and in storage.
+func SmallDisk() Options { return Options{Compression: ZSTD, BlockBytes: 32 << 10} }
+
+const (
+	// DefaultMemoryBytes is the bound of a Backend whose Config sets none.
+	DefaultMemoryBytes = 64 << 20
+	minMemoryBytes     = 4 << 20
+)
+
+// resolve fills in the defaults for so much memory, 0 for the default.
+func (o Options) resolve(memory int64) (Options, int64, error) {
+	if memory == 0 {
+		memory = DefaultMemoryBytes
+	}
+	if memory < minMemoryBytes {
+		return o, 0, fmt.Errorf("open rocksdb state: %d bytes of memory a subtask, of at least %d: raise the memory limit or lower the parallelism", memory, minMemoryBytes)
+	}
+	if o.WriteBufferBytes == 0 {
+		o.WriteBufferBytes = min(memory/2, 64<<20)
+	}
+	if o.BlockBytes == 0 {
+		o.BlockBytes = 8 << 10
+	}
+	if o.BloomBits == 0 {
+		o.BloomBits = 10
+	}
+	if o.FileBytes == 0 {
+		o.FileBytes = 32 << 20
+	}
+	if o.BackgroundJobs == 0 {
+		o.BackgroundJobs = 2
+	}
+	switch {
+	case o.WriteBufferBytes < 1<<20 || o.WriteBufferBytes > memory:
+		return o, 0, fmt.Errorf("open rocksdb state: write buffer of %d bytes, want at least 1 MiB and at most the memory of %d", o.WriteBufferBytes, memory)
+	case o.BlockBytes < 1<<10 || o.BlockBytes > 4<<20:
+		return o, 0, fmt.Errorf("open rocksdb state: blocks of %d bytes, want 1 KiB to 4 MiB", o.BlockBytes)
+	case o.BloomBits > 64:
+		return o, 0, fmt.Errorf("open rocksdb state: a filter of %d bits a key, want at most 64", o.BloomBits)
+	case o.FileBytes < 1<<20:
+		return o, 0, fmt.Errorf("open rocksdb state: files of %d bytes, want at least 1 MiB", o.FileBytes)
+	case o.BackgroundJobs < 1 || o.BackgroundJobs > 64:
+		return o, 0, fmt.Errorf("open rocksdb state: %d background jobs, want 1 to 64", o.BackgroundJobs)
+	case o.Compression < LZ4 || o.Compression > Uncompressed || o.Compaction < Leveled || o.Compaction > Universal:
+		return o, 0, fmt.Errorf("open rocksdb state: unknown compression %d or compaction %d", o.Compression, o.Compaction)
+	}
+	return o, memory, nil
+}
+
+var _ statebackend.Driver = Driver{}
