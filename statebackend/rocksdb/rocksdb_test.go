@@ -5,6 +5,7 @@ package rocksdb
 import (
 	"testing"
 
+	"github.com/millstream/millstream/statebackend"
 	"github.com/millstream/millstream/testing/backendtest"
 )
 
@@ -15,4 +16,17 @@ func TestBackend(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) { backendtest.Run(t, Driver{o}, backendtest.SharesFiles) })
 	}
+}
+
+func open(t *testing.T, c statebackend.Config, o Options) *backend {
+	t.Helper()
+	if c.Dir == "" {
+		c.Dir = t.TempDir()
+	}
+	c.KeyGroups = statebackend.AllKeyGroups(statebackend.DefaultKeyGroups)
+	b, err := Driver{o}.Open(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b.(*backend)
 }

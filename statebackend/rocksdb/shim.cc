@@ -2,6 +2,8 @@
 
 #include "shim.h"
 
+#include "scratchfs.h"
+
 #include <rocksdb/advanced_options.h>
 #include <rocksdb/cache.h>
 #include <rocksdb/db.h>
@@ -55,6 +57,7 @@ Slice slice(const char* data, size_t size) { return size == 0 ? Slice() : Slice(
 
 Options options(const ms_options& o, const std::shared_ptr<Cache>& cache) {
   Options op;
+  op.env = millstream::scratch_env();
   op.create_if_missing = true;
   op.compression = o.compression == 0 ? kLZ4Compression : o.compression == 1 ? kZSTD : kNoCompression;
 
