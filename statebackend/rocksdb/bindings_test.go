@@ -73,7 +73,7 @@ func TestAnotherBindingReadsABase(t *testing.T) {
 func BenchmarkBindings(b *testing.B) {
 	o, memory, err := Options{}.resolve(256 << 20)
 	check(b, err)
-	ours, err := openDatabase(filepath.Join(b.TempDir(), "ours"), o, memory, false)
+	ours, err := openDatabase(filepath.Join(b.TempDir(), "ours"), o, memory, readWrite)
 	check(b, err)
 	theirs := openGrocksdb(b, filepath.Join(b.TempDir(), "theirs"), o, memory)
 	ro, wo := grocksdb.NewDefaultReadOptions(), grocksdb.NewDefaultWriteOptions()

@@ -22,6 +22,7 @@ import "C"
 
 import (
 	"errors"
+	"strings"
 	"unsafe"
 
 	"github.com/millstream/millstream/statebackend"
@@ -43,7 +44,16 @@ func failure(message *C.char) error {
 // pointer gives the bytes of b to a call; C keeps no pointer to them.
 func pointer(b []byte) *C.char { return (*C.char)(unsafe.Pointer(unsafe.SliceData(b))) }
 
-func (o Options) c(memory int64, readOnly bool) C.ms_options {
+// mode is how a database is opened.
+type mode int
+
+const (
+	readWrite mode = iota
+	paused         // no compaction until resume: the tables are those of the manifest
+	readOnly
+)
+
+func (o Options) c(memory int64, m mode) C.ms_options {
 	flag := func(b bool) C.int32_t {
 		if b {
 			return 1
@@ -59,14 +69,15 @@ func (o Options) c(memory int64, readOnly bool) C.ms_options {
 		compression:        C.int32_t(o.Compression),
 		universal:          flag(o.Compaction == Universal),
 		background_jobs:    C.int32_t(o.BackgroundJobs),
-		read_only:          flag(readOnly),
+		read_only:          flag(m == readOnly),
+		paused:             flag(m == paused),
 	}
 }
 
 type database struct{ c *C.ms_db }
 
-func openDatabase(dir string, o Options, memory int64, readOnly bool) (*database, error) {
-	path, opts := C.CString(dir), o.c(memory, readOnly)
+func openDatabase(dir string, o Options, memory int64, m mode) (*database, error) {
+	path, opts := C.CString(dir), o.c(memory, m)
 	defer C.free(unsafe.Pointer(path))
 	var d database
 	if err := failure(C.ms_open(path, &opts, &d.c)); err != nil {
@@ -76,6 +87,16 @@ func openDatabase(dir string, o Options, memory int64, readOnly bool) (*database
 }
 
 func (d *database) close() { C.ms_close(d.c) }
+
+func (d *database) resume() error { return failure(C.ms_resume(d.c)) }
+
+// tables returns the names of the files that the database consists of, in no order.
+func (d *database) tables() []string {
+	var names *C.char
+	var size C.size_t
+	C.ms_tables(d.c, &names, &size)
+	return strings.Fields(C.GoStringN(names, C.int(size)))
+}
 
 // get returns the values of keys [from, to), a part of which has no data; they are valid until unpin.
 func (d *database) get(keys *statebackend.Keys, from, to int) ([]C.ms_value, error) {
@@ -156,7 +177,7 @@ func (it iterator) next(limit int) ([]byte, error) {
 type table struct{ c *C.ms_sst }
 
 func newTable(path string, o Options) (table, error) {
-	p, opts := C.CString(path), o.c(0, false)
+	p, opts := C.CString(path), o.c(0, readWrite)
 	defer C.free(unsafe.Pointer(p))
 	var t table
 	return t, failure(C.ms_sst_new(&opts, p, &t.c))

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"syscall"
 
 	"golang.org/x/sync/errgroup"
@@ -65,12 +66,12 @@ func restore(ctx context.Context, c statebackend.Config, o Options, memory int64
 		if err := download(ctx, c.Restore[0], live); err != nil {
 			return nil, err
 		}
-		return openDatabase(live, o, memory, false)
+		return openBase(live, o, memory, paused, c.Restore[0].Handle)
 	}
 	if err := os.Mkdir(live, 0o700); err != nil {
 		return nil, err
 	}
-	db, err := openDatabase(live, o, memory, false)
+	db, err := openDatabase(live, o, memory, readWrite)
 	if err != nil {
 		return nil, err
 	}
@@ -78,11 +79,34 @@ func restore(ctx context.Context, c statebackend.Config, o Options, memory int64
 		base := filepath.Join(c.Dir, fmt.Sprint("restore-", i))
 		err := download(ctx, r, base)
 		if err == nil {
-			err = copyEntries(ctx, db, base, c, r.Handle.KeyGroups, o)
+			err = copyEntries(ctx, db, base, r.Handle, c.KeyGroups, o)
 		}
 		if err = errors.Join(err, os.RemoveAll(base)); err != nil {
 			db.close()
 			return nil, err
+		}
+	}
+	return db, nil
+}
+
+// openBase opens a downloaded base and checks that its manifest lists the tables of its handle: RocksDB takes a manifest
+// that ends early for one of an earlier time, with fewer tables.
+func openBase(dir string, o Options, memory int64, m mode, h statebackend.Handle) (*database, error) {
+	db, err := openDatabase(dir, o, memory, m)
+	if err != nil {
+		return nil, fmt.Errorf("restore state: open base: %w", err)
+	}
+	live := db.tables()
+	for _, f := range h.Files {
+		if tableName.MatchString(f.Name) && !slices.Contains(live, f.Name) {
+			db.close()
+			return nil, fmt.Errorf("restore state: the manifest does not list table %s", f.Name)
+		}
+	}
+	if m == paused {
+		if err := db.resume(); err != nil {
+			db.close()
+			return nil, fmt.Errorf("restore state: %w", err)
 		}
 	}
 	return db, nil
@@ -149,37 +173,38 @@ const (
 )
 
 // copyEntries copies the entries of the base in dir whose key group is wanted into db, as files to ingest: writing a
-// sorted file costs a fraction of writing through memtables. The base holds the key groups of held.
-func copyEntries(ctx context.Context, db *database, dir string, c statebackend.Config, held statebackend.KeyGroupRange, o Options) error {
-	base, err := openDatabase(dir, o, copyCacheSize, true)
+// sorted file costs a fraction of writing through memtables.
+func copyEntries(ctx context.Context, db *database, dir string, h statebackend.Handle, own statebackend.KeyGroupRange, o Options) error {
+	base, err := openBase(dir, o, copyCacheSize, readOnly, h)
 	if err != nil {
-		return fmt.Errorf("restore state: open base: %w", err)
+		return err
 	}
 	defer base.close()
 	it := base.iterate(nil, nil)
 	defer it.close()
 	out := tables{dir: dir, options: o}
-	filter := !c.KeyGroups.Covers(held)
+	defer out.drop()
+	filter := !own.Covers(h.KeyGroups)
 	var kept []byte
 	for {
 		if err := ctx.Err(); err != nil {
-			return errors.Join(err, out.drop())
+			return err
 		}
 		entries, err := it.next(copyBytes)
 		if err != nil {
-			return errors.Join(fmt.Errorf("restore state: read base: %w", err), out.drop())
+			return fmt.Errorf("restore state: read base: %w", err)
 		}
 		if len(entries) == 0 {
 			break
 		}
 		if filter {
-			if kept, err = keep(kept[:0], entries, c.KeyGroups); err != nil {
-				return errors.Join(err, out.drop())
+			if kept, err = keep(kept[:0], entries, own); err != nil {
+				return err
 			}
 			entries = kept
 		}
 		if err := out.add(entries); err != nil {
-			return errors.Join(fmt.Errorf("restore state: write table: %w", err), out.drop())
+			return fmt.Errorf("restore state: write table: %w", err)
 		}
 	}
 	if err := out.end(); err != nil {
@@ -250,10 +275,10 @@ func (t *tables) end() error {
 	return open.finish()
 }
 
-func (t *tables) drop() error {
+// drop gives up the open table after an error.
+func (t *tables) drop() {
 	if t.open != nil {
 		t.open.drop()
 		t.open = nil
 	}
-	return nil
 }

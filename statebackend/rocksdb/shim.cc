@@ -36,6 +36,8 @@ struct ms_db {
   std::vector<PinnableSlice> pinned;
   std::vector<Status> statuses;
   std::vector<ms_value> values;
+  // Reused by ms_tables.
+  std::string names;
 };
 
 struct ms_iter {
@@ -72,6 +74,7 @@ Options options(const ms_options& o, const std::shared_ptr<Cache>& cache) {
   op.level_compaction_dynamic_level_bytes = true;
   if (o.universal) op.compaction_style = kCompactionStyleUniversal;
   op.max_background_jobs = o.background_jobs;
+  op.disable_auto_compactions = o.paused;
 
   // Nothing here must survive the process: no log to keep, no flush on close.
   op.avoid_flush_during_shutdown = true;
@@ -124,6 +127,17 @@ char* ms_open(const char* path, const ms_options* o, ms_db** out) {
 void ms_close(ms_db* h) {
   h->pinned.clear();
   delete h;
+}
+
+char* ms_resume(ms_db* h) { return message(h->db->EnableAutoCompaction({h->db->DefaultColumnFamily()})); }
+
+void ms_tables(ms_db* h, const char** names, size_t* size) {
+  std::vector<LiveFileMetaData> live;
+  h->db->GetLiveFilesMetaData(&live);
+  h->names.clear();
+  for (const auto& f : live) h->names += f.relative_filename + "\n";
+  *names = h->names.data();
+  *size = h->names.size();
 }
 
 char* ms_get(ms_db* h, const char* keys, size_t start, const ptrdiff_t* ends, size_t n, const ms_value** values) {

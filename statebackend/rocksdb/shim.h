@@ -25,6 +25,7 @@ typedef struct {
   int32_t universal;
   int32_t background_jobs;
   int32_t read_only;
+  int32_t paused;  // no compaction until ms_resume
 } ms_options;
 
 typedef struct {
@@ -34,6 +35,9 @@ typedef struct {
 
 char* ms_open(const char* path, const ms_options* o, ms_db** out);
 void ms_close(ms_db* db);
+char* ms_resume(ms_db* db);
+// The names of the tables that the database consists of, each followed by a newline.
+void ms_tables(ms_db* db, const char** names, size_t* size);
 
 // Key i is keys[ends[i-1], ends[i]), the first one from start. The values stay pinned until ms_unpin.
 char* ms_get(ms_db* db, const char* keys, size_t start, const ptrdiff_t* ends, size_t n, const ms_value** values);
