@@ -73,7 +73,8 @@ func (b *Batch) Delete(key []byte) {
 	b.add(OpDelete, key, nil)
 }
 
-// DeleteRange removes every entry in r. An empty range is not added.
+// DeleteRange removes every entry in r. An empty range is not added. It is for whole windows: a backend on disk keeps a
+// mark that later reads near it pay for, so a handful of entries is better deleted one by one.
 func (b *Batch) DeleteRange(r Range) {
 	if b.check(r.Start) && b.check(r.End) && !r.Empty() {
 		b.add(OpDeleteRange, r.Start, r.End)

@@ -255,10 +255,3 @@ func openGrocksdb(b *testing.B, dir string, o Options, memory int64) *grocksdb.D
 	check(b, err)
 	return db
 }
-
-func check(b *testing.B, err error) {
-	b.Helper()
-	if err != nil {
-		b.Fatal(err)
-	}
-}

@@ -22,7 +22,7 @@ type Options struct {
 	Compression Compression
 	// Compaction style. Default: Leveled.
 	Compaction Compaction
-	// FileBytes is about the size of a file, and so of what a base shares or uploads again. Default: 32 MiB.
+	// FileBytes is about the size of a file, and so of what a base shares or uploads again. Default: 16 MiB.
 	FileBytes int64
 	// BackgroundJobs is the number of threads for flushes and compactions, shared by all Backends of the process.
 	// Default: 2.
@@ -42,16 +42,12 @@ const (
 // Compaction is how files are merged.
 type Compaction int
 
+// The compactions. Universal rewrites entries less often, reads look into more files, and it needs up to twice the disk
+// for a while; bases upload as much with one as with the other (BenchmarkBases).
 const (
-	// Leveled rewrites entries often and keeps reads and disk small.
 	Leveled Compaction = iota
-	// Universal rewrites entries seldom, so that a base uploads less, and reads look into more files.
 	Universal
 )
-
-// FewUploads is for large state that changes slowly and is checkpointed often: a base of it uploads about a third of
-// what the zero value's does.
-func FewUploads() Options { return Options{Compaction: Universal} }
 
 // SmallDisk is for state whose size costs more than time: smaller files, on disk and in storage.
 func SmallDisk() Options { return Options{Compression: ZSTD, BlockBytes: 32 << 10} }
@@ -80,7 +76,7 @@ func (o Options) resolve(memory int64) (Options, int64, error) {
 		o.BloomBits = 10
 	}
 	if o.FileBytes == 0 {
-		o.FileBytes = 32 << 20
+		o.FileBytes = 16 << 20
 	}
 	if o.BackgroundJobs == 0 {
 		o.BackgroundJobs = 2

@@ -21,7 +21,7 @@ import (
 
 func TestBackend(t *testing.T) {
 	for name, o := range map[string]Options{
-		"default": {}, "few uploads": FewUploads(), "small disk": SmallDisk(),
+		"default": {}, "universal": {Compaction: Universal}, "small disk": SmallDisk(),
 		"small memtable, no filter": {WriteBufferBytes: 1 << 20, BloomBits: -1, FileBytes: 1 << 20, Compression: Uncompressed, BlockBytes: 1 << 10},
 	} {
 		t.Run(name, func(t *testing.T) { backendtest.Run(t, Driver{o}, backendtest.SharesFiles) })
@@ -296,6 +296,21 @@ func TestDamageThatReferencesHideIsAnError(t *testing.T) {
 	}
 }
 
+func TestFailingDiskIsAnError(t *testing.T) {
+	c := config(t, statebackend.Config{})
+	b := open(t, c, Options{})
+	fill(t, b, 1000, 0, func(i uint64) uint64 { return i })
+	if err := os.RemoveAll(filepath.Join(c.Dir, liveDir)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Snapshot(); err == nil || !strings.Contains(err.Error(), "snapshot rocksdb state: flush: ") {
+		t.Errorf("snapshot: error %v", err)
+	}
+	if err := b.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestUnexpectedFilesAreRefused(t *testing.T) {
 	f := newFiles()
 	file := func(name string) statebackend.File {
@@ -313,36 +328,5 @@ func TestUnexpectedFilesAreRefused(t *testing.T) {
 		if b, err := (Driver{}).Open(t.Context(), config(t, statebackend.Config{Restore: []statebackend.Restore{{Handle: h, Fetcher: f}}})); err == nil {
 			t.Errorf("%v is restored: %+v", list, b.Stats())
 		}
-	}
-}
-
-// BenchmarkBases measures what a base uploads, in percent of all its files, when one entry in a hundred has changed
-// since the base before.
-func BenchmarkBases(b *testing.B) {
-	const n = 1_000_000
-	for name, o := range map[string]Options{"default": {}, "few uploads": FewUploads()} {
-		o.FileBytes, o.WriteBufferBytes = 4<<20, 8<<20 // in proportion to the state
-		b.Run(name, func(b *testing.B) {
-			db, f := open(b, statebackend.Config{}, o), newFiles()
-			r := rand.New(rand.NewPCG(1, 2))
-			fill(b, db, n, 0, func(i uint64) uint64 { return i })
-			f.base(b, db)
-			percent := 0.0
-			for round := uint64(1); b.Loop(); round++ {
-				fill(b, db, n/100, round, func(uint64) uint64 { return r.Uint64N(n) })
-				before := f.bytes
-				h := f.base(b, db)
-				size := int64(0)
-				for _, file := range h.Files {
-					size += file.Ref.Size
-				}
-				percent += 100 * float64(f.bytes-before) / float64(size)
-				clear(f.content) // nothing is read back
-			}
-			b.ReportMetric(percent/float64(b.N), "%uploaded")
-			if err := db.Close(); err != nil {
-				b.Error(err)
-			}
-		})
 	}
 }
