@@ -10,9 +10,11 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/millstream/millstream/statebackend"
@@ -195,6 +197,41 @@ func TestDirectoryInUseIsRefused(t *testing.T) {
 		t.Error(err)
 	}
 	if err := open(t, c, Options{}).Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A process that dies leaves its directory and its lock; the next one is not hindered by either.
+func TestDirectoryOfADeadProcessIsWiped(t *testing.T) {
+	const dirVar = "MILLSTREAM_TEST_DIE_IN"
+	if dir := os.Getenv(dirVar); dir != "" {
+		b := open(t, statebackend.Config{Dir: dir}, Options{})
+		fill(t, b, 1000, 0, func(i uint64) uint64 { return i })
+		if _, err := b.Snapshot(); err != nil {
+			t.Fatal(err)
+		}
+		if err := syscall.Kill(os.Getpid(), syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		select {}
+	}
+	c := config(t, statebackend.Config{})
+	child := exec.Command(os.Args[0], "-test.run=^TestDirectoryOfADeadProcessIsWiped$")
+	child.Env = append(os.Environ(), dirVar+"="+c.Dir)
+	out, err := child.CombinedOutput()
+	if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+		t.Fatalf("the child ended with %v, not by its own SIGKILL:\n%s", err, out)
+	}
+	if left, err := os.ReadDir(c.Dir); err != nil || len(left) != 3 {
+		t.Fatalf("the child left %v, error %v, want a mark, a database and a base", left, err)
+	}
+	b := open(t, c, Options{})
+	if err := b.Scan(statebackend.Range{End: []byte{0xff}}, func(key, _ []byte) (bool, error) {
+		return false, fmt.Errorf("key %x is left", key)
+	}); err != nil {
+		t.Error(err)
+	}
+	if err := b.Close(); err != nil {
 		t.Error(err)
 	}
 }
