@@ -4,8 +4,7 @@ package rocksdb
 
 import (
 	"fmt"
-
-	"github.com/millstream/millstream/statebackend"
+	"runtime"
 )
 
 // Options tune RocksDB. The zero value is right for most state; a field that is zero has the default of its comment.
@@ -24,15 +23,15 @@ type Options struct {
 	Compaction Compaction
 	// FileBytes is about the size of a file, and so of what a base shares or uploads again. Default: 16 MiB.
 	FileBytes int64
-	// BackgroundJobs is the number of threads for flushes and compactions, shared by all Backends of the process.
-	// Default: 2.
+	// BackgroundJobs is the number of threads for flushes and compactions. All Backends of the process share them: the
+	// largest number counts. Default: one a processor (GOMAXPROCS), at least 2.
 	BackgroundJobs int
 }
 
 // Compression is how blocks are compressed.
 type Compression int
 
-// The compressions: ZSTD makes files a third smaller than LZ4 and costs several times its time.
+// The compressions: ZSTD makes smaller files than LZ4 and takes several times as long.
 const (
 	LZ4 Compression = iota
 	ZSTD
@@ -79,7 +78,7 @@ func (o Options) resolve(memory int64) (Options, int64, error) {
 		o.FileBytes = 16 << 20
 	}
 	if o.BackgroundJobs == 0 {
-		o.BackgroundJobs = 2
+		o.BackgroundJobs = min(max(2, runtime.GOMAXPROCS(0)), 64)
 	}
 	switch {
 	case o.WriteBufferBytes < 1<<20 || o.WriteBufferBytes > memory:
@@ -97,5 +96,3 @@ func (o Options) resolve(memory int64) (Options, int64, error) {
 	}
 	return o, memory, nil
 }
-
-var _ statebackend.Driver = Driver{}

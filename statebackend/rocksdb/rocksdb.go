@@ -21,6 +21,11 @@ import (
 //	Dir/restore-0    files of a base that is being taken apart
 type Driver struct{ Options }
 
+var (
+	_ statebackend.Driver  = Driver{}
+	_ statebackend.Backend = (*backend)(nil)
+)
+
 // Name is "rocksdb".
 func (Driver) Name() string { return "rocksdb" }
 
@@ -52,8 +57,6 @@ type backend struct {
 	bases     int    // Snapshots made
 	batch     []byte // reused by Write
 }
-
-var _ statebackend.Backend = (*backend)(nil)
 
 // getKeys is how many keys one call reads: their blocks stay pinned meanwhile, so it also bounds memory.
 const getKeys = 256

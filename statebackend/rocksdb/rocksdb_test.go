@@ -17,6 +17,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/millstream/millstream/statebackend"
 	"github.com/millstream/millstream/testing/backendtest"
 )
@@ -117,6 +119,64 @@ func (f *files) base(t testing.TB, b *backend) statebackend.Handle {
 		}
 	}
 	return h
+}
+
+// stored is the base in testdata: every file of it, and its handle, beside each other.
+const stored = "testdata/base-v1"
+
+type storedFiles struct{}
+
+func (storedFiles) Fetch(_ context.Context, ref statebackend.Ref) (io.ReadCloser, error) {
+	return os.Open(filepath.Join(stored, ref.Object))
+}
+
+// storedOperations are what the base's first table holds. A second one deletes the range of window 0 over it.
+func storedOperations(batch *statebackend.Batch) {
+	for i := range uint64(100) {
+		batch.Put(backendtest.BenchKey(nil, i), backendtest.BenchValue(i))
+	}
+	batch.Put(statebackend.AppendKeyed(nil, 0, 7, []byte("key")), []byte("value"))
+	batch.Put(backendtest.BenchKey(nil, backendtest.BenchScan), []byte("next window"))
+}
+
+func TestStoredBaseIsReadBack(t *testing.T) {
+	encoded, err := os.ReadFile(filepath.Join(stored, "handle.bin"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, rest, err := statebackend.DecodeHandle(encoded)
+	if err != nil || len(rest) > 0 {
+		t.Fatalf("%d bytes are left, error %v", len(rest), err)
+	}
+	for _, end := range []statebackend.KeyGroup{256, 200} { // opened as it is, and copied
+		c := config(t, statebackend.Config{Restore: []statebackend.Restore{{Handle: h, Fetcher: storedFiles{}}}})
+		c.KeyGroups.End = end
+		b, err := Driver{}.Open(t.Context(), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := map[string]string{}
+		var batch statebackend.Batch
+		storedOperations(&batch)
+		err = batch.Each(func(_ statebackend.Op, key, value []byte) error {
+			dropped := statebackend.WindowRange(0, 0, 60_000).Contains(key)
+			if g, _ := statebackend.KeyGroupOf(key); g < end && !dropped {
+				want[string(key)] = string(value)
+			}
+			return nil
+		})
+		got := map[string]string{}
+		err = errors.Join(err, b.Scan(statebackend.Range{End: []byte{0xff}}, func(key, value []byte) (bool, error) {
+			got[string(key)] = string(value)
+			return true, nil
+		}))
+		if diff := cmp.Diff(want, got); diff != "" || err != nil {
+			t.Errorf("key groups up to %d: error %v, -want +got\n%s", end, err, diff)
+		}
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 // State several times as large as its memory is written, read and scanned within it.
