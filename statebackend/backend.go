@@ -36,8 +36,9 @@ type Driver interface {
 
 // Config says where a Backend lives, how much memory it may take, and what it starts from.
 type Config struct {
-	// Dir is a directory for this Backend alone, made if missing. What an earlier process left there is wiped: local
-	// files are a cache of what checkpoints hold. A driver that needs no disk ignores it.
+	// Dir is a directory for this Backend alone, made if missing. What an earlier Backend left there is wiped: local
+	// files are a cache of what checkpoints hold. A directory with anything else in it is refused. A driver that needs
+	// no disk ignores it.
 	Dir string
 	// MemoryBytes bounds the memory of the Backend; 0 is the driver's default.
 	MemoryBytes int64
@@ -82,7 +83,7 @@ type Backend interface {
 	// Stats is cheap enough to call at every checkpoint.
 	Stats() Stats
 
-	// Close frees memory and open files, once. Snapshots outlive it.
+	// Close frees memory, disk and open files. It is the last call, and made once; Snapshots outlive it.
 	Close() error
 }
 

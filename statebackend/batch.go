@@ -73,7 +73,8 @@ func (b *Batch) Delete(key []byte) {
 	b.add(OpDelete, key, nil)
 }
 
-// DeleteRange removes every entry in r. An empty range is not added.
+// DeleteRange removes every entry in r. An empty range is not added. It is for whole windows: a backend on disk keeps a
+// mark that later reads near it pay for, so a handful of entries is better deleted one by one.
 func (b *Batch) DeleteRange(r Range) {
 	if b.check(r.Start) && b.check(r.End) && !r.Empty() {
 		b.add(OpDeleteRange, r.Start, r.End)
@@ -105,21 +106,35 @@ func (b *Batch) AppendAll(o *Batch) {
 	b.buf, b.n = append(b.buf, o.buf...), b.n+o.n
 }
 
-// ParseBatch makes a Batch of the bytes of another. It takes src over, and checks it: hostile bytes are an error.
+// ParseBatch makes a Batch of the bytes of another. It takes src over, and checks it: bytes that no Batch could have are
+// an error, so that what a damaged checkpoint says does not reach a backend.
 func ParseBatch(src []byte) (*Batch, error) {
 	b := &Batch{buf: src}
 	for at := 0; at < len(src); b.n++ {
 		op := Op(src[at])
-		if op < OpPut || op > OpDeleteRange {
-			return nil, fmt.Errorf("parse batch: operation %d at byte %d is unknown", op, at)
-		}
 		at++
-		for k, limit := range [2]uint64{MaxKeyBytes, MaxValueBytes} {
+		var limits [2]uint64
+		switch op {
+		case OpPut:
+			limits = [2]uint64{MaxKeyBytes, MaxValueBytes}
+		case OpDelete:
+			limits = [2]uint64{MaxKeyBytes, 0}
+		case OpDeleteRange:
+			limits = [2]uint64{MaxKeyBytes, MaxKeyBytes}
+		default:
+			return nil, fmt.Errorf("parse batch: operation %d at byte %d is unknown", op, at-1)
+		}
+		var args [2][]byte
+		for k, limit := range limits {
 			n, w := binary.Uvarint(src[at:])
 			if w <= 0 || n > uint64(len(src)-at-w) || n > limit {
 				return nil, fmt.Errorf("parse batch: argument %d of operation %d, at byte %d, has a wrong length", k, b.n, at)
 			}
+			args[k] = src[at+w : at+w+int(n)]
 			at += w + int(n)
+		}
+		if op == OpDeleteRange && (Range{args[0], args[1]}).Empty() {
+			return nil, fmt.Errorf("parse batch: operation %d deletes an empty range", b.n)
 		}
 	}
 	return b, nil

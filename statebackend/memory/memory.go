@@ -7,7 +7,6 @@ package memory
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/tidwall/btree"
@@ -148,9 +147,6 @@ func (b *backend) Scan(r statebackend.Range, visit func(key, value []byte) (bool
 }
 
 func (b *backend) Snapshot() (statebackend.Snapshot, error) {
-	if b.tree == nil {
-		return nil, errors.New("snapshot state in memory: the backend is closed")
-	}
 	return &snapshot{tree: b.tree.Copy(), keyGroups: b.keyGroups}, nil
 }
 
