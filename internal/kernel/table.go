@@ -68,7 +68,7 @@ type entry[K comparable, A any] struct {
 	key K
 	header
 	epoch uint32 // in which it changed last
-	saved uint32 // newest epoch whose snapshot has it
+	saved uint32 // newest epoch whose snapshot has it, or was taken before it came
 	at    int32  // position in segment.dirty, if epoch is the table's
 	size  int32  // counted for it
 	flags uint8
@@ -186,7 +186,8 @@ func (t *Table[K, A]) insert(s *segment[K, A], k K) (*entry[K, A], error) {
 	} else {
 		e = s.slot()
 	}
-	*e = entry[K, A]{key: k, size: int32(t.entryBytes())}
+	// A snapshot that is still being encoded is older than the entry: it must not take it up.
+	*e = entry[K, A]{key: k, size: int32(t.entryBytes()), saved: t.epoch - 1}
 	if t.evicts {
 		e.flags = flagUsed
 	}
@@ -688,7 +689,8 @@ func (t *Table[K, A]) passSpilled(s *segment[K, A], budget *int, remove bool, vi
 			continue // resident, and visited before
 		}
 		if remove {
-			e := entry[K, A]{key: k, header: f.header, acc: f.acc}
+			// The version of the backend may be younger than a snapshot's barrier: no snapshot takes it from here.
+			e := entry[K, A]{key: k, header: f.header, acc: f.acc, flags: flagClean | flagStored}
 			if err := visit(s, &e); err != nil {
 				return false, err
 			}
@@ -755,11 +757,6 @@ func (t *Table[K, A]) restore(found func(*segment[K, A])) error {
 		found(s)
 		r.Start = statebackend.WindowRange(t.id, w.StartTime(), w.EndTime()).End
 	}
-}
-
-// sortSegments orders segments as they fire.
-func sortSegments[K comparable, A any](s []*segment[K, A]) {
-	sort.Slice(s, func(i, j int) bool { return s[i].win.Compare(s[j].win) < 0 })
 }
 
 // insertSorted puts s into its place, which is mostly the last.
