@@ -33,6 +33,7 @@ type chain struct {
 	all       bool // after a restore: call every op, also those whose watermark does not move
 	w         eventtime.Time
 	pos       int
+	firing    bool // the op at pos was told the watermark and is not done with it
 }
 
 type chainOp struct {
@@ -147,14 +148,14 @@ func (c *chain) advance(budget int) (bool, error) {
 				in = c.ops[p].wm
 			}
 		}
-		if in <= o.wm && !c.all {
+		if in <= o.wm && !c.all && !c.firing {
 			continue
 		}
 		o.wm = max(o.wm, in)
 		if err := c.flushOp(c.pos); err != nil {
 			return false, err
 		}
-		c.running = c.pos
+		c.running, c.firing = c.pos, true
 		done, err := o.op.Watermark(o.wm, budget)
 		if err != nil {
 			return false, c.stepError(c.pos, err)
@@ -162,6 +163,7 @@ func (c *chain) advance(budget int) (bool, error) {
 		if !done {
 			return false, nil
 		}
+		c.firing = false
 		o.metrics.Watermark.Store(int64(o.wm))
 	}
 	c.advancing, c.all = false, false

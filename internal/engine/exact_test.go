@@ -497,6 +497,7 @@ func (h *harness) attempt(seed uint64) (done bool, err error) {
 	me := sched.NewParker("coordinator")
 	opts := engine.Options{
 		Scheduler: sched, Parallelism: h.par, Room: 1 + h.r.IntN(2), CacheBytes: h.cache, Checkpoints: true,
+		Budget: []int{1, 3, 512}[h.r.IntN(3)],
 		OpenBackend: func(ctx context.Context, n *kernel.Node, sub, par int) (statebackend.Backend, error) {
 			return h.last.Open(ctx, h.store, memory.Driver{}, statebackend.Config{KeyGroups: statebackend.RangeOf(sub, par, statebackend.DefaultKeyGroups)}, n.Name, sub)
 		},

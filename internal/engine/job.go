@@ -42,6 +42,9 @@ type Options struct {
 	// RenewBase says whether the next snapshot of a node's keyed state renews its base; nil: never.
 	RenewBase func(node string, subtask int) bool
 
+	// Budget is the number of entries fired, or encoded for a snapshot, between two looks at mail and
+	// barriers; default 512.
+	Budget int
 	// Check makes the job verify that no element is changed after it was emitted, and that elements come back
 	// from their encoding: see emitCheck.
 	Check bool
@@ -93,6 +96,9 @@ func NewJob(ctx context.Context, g *kernel.Graph, o Options) (*Job, error) {
 	}
 	if o.CacheBytes == 0 {
 		o.CacheBytes = 256 << 20
+	}
+	if o.Budget == 0 {
+		o.Budget = 512
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

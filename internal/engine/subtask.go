@@ -11,12 +11,9 @@ import (
 	"github.com/millstream/millstream/statebackend"
 )
 
-// Work done between two looks at mail and barriers.
 const (
-	fireBudget   = 512 // entries fired
-	encodeBudget = 512 // entries of a snapshot encoded beside live work
-	flushAfter   = 10  // ms that a part-full batch waits at most while its sender is busy
-	pollAgain    = 10  // ms until an idle source without a Notifier is asked again
+	flushAfter = 10 // ms that a part-full batch waits at most while its sender is busy
+	pollAgain  = 10 // ms until an idle source without a Notifier is asked again
 )
 
 // subtask runs a chain in one goroutine. Everything below belongs to that goroutine, except the inbox.
@@ -95,7 +92,7 @@ func (s *subtask) loop() error {
 			return nil
 		}
 		if s.pending != nil {
-			if err := s.encode(encodeBudget); err != nil {
+			if err := s.encode(s.job.opts.Budget); err != nil {
 				return err
 			}
 		}
@@ -139,7 +136,7 @@ func (s *subtask) work() (bool, error) {
 		return s.takeBarrier()
 	}
 	if s.chain.advancing {
-		done, err := s.chain.advance(fireBudget)
+		done, err := s.chain.advance(s.job.opts.Budget)
 		if err != nil {
 			return false, err
 		}

@@ -1,0 +1,163 @@
+package direct_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/millstream/millstream/runners/direct"
+	"github.com/millstream/millstream/sdk"
+	"github.com/millstream/millstream/sdk/connector"
+	"github.com/millstream/millstream/sdk/watermark"
+	"github.com/millstream/millstream/sdk/window"
+)
+
+// The work of the benchmarks: five maps, a fixed window of 10,000 s and a sum for each of 10,007 keys over
+// 4 million small records, in order or out of order by up to 20,000 s.
+const (
+	benchRecords = 4_000_000
+	benchWindow  = 10_000_000 // ms
+)
+
+type rec struct{ ID, Key, Price int64 }
+
+func recAt(id int64, disorder bool) int64 {
+	t := id * 25
+	if disorder {
+		t -= int64(uint64(id)*0x9E3779B97F4A7C15>>40) % 20_000_000
+		if t < 0 {
+			t += 20_000_000
+		}
+	}
+	return t
+}
+
+func recOf(id int64) rec { return rec{id, (id * 2654435761) % 10007, id} }
+
+// handLoop is what a competent programmer writes by hand: the last window is remembered.
+func handLoop(disorder bool) (sum int64) {
+	st := map[int64]map[int64]*int64{}
+	lastStart, last := int64(-1), map[int64]*int64(nil)
+	for id := int64(0); id < benchRecords; id++ {
+		r, t := recOf(id), recAt(id, disorder)
+		r.Price += 7
+		r.Price *= 3
+		r.Price++
+		r.Price ^= 3
+		if s := t - t%benchWindow; s != lastStart || last == nil {
+			m := st[s]
+			if m == nil {
+				m = map[int64]*int64{}
+				st[s] = m
+			}
+			lastStart, last = s, m
+		}
+		a := last[r.Key]
+		if a == nil {
+			a = new(int64)
+			last[r.Key] = a
+		}
+		*a += r.Price
+	}
+	for _, m := range st {
+		for k, v := range m {
+			sum += *v ^ k
+		}
+	}
+	return sum
+}
+
+// recSource makes the records in batches; it allocates nothing.
+type recSource struct{ disorder bool }
+
+func (recSource) Splits(context.Context) ([]int64, error) { return []int64{0}, nil }
+func (recSource) SplitID(int64) string                    { return "all" }
+func (recSource) Open(context.Context, connector.Subtask) (connector.Reader[rec, int64], error) {
+	return &recReader{}, nil
+}
+
+type recReader struct {
+	next int64
+	buf  []rec
+}
+
+func (r *recReader) Assign(s []int64) error { r.next = s[0]; return nil }
+func (r *recReader) Close() error           { return nil }
+func (r *recReader) Read(_ context.Context, limit int) (b connector.Batch[rec, int64], _ error) {
+	if r.next == benchRecords {
+		b.Status = connector.End
+		return b, nil
+	}
+	r.buf = r.buf[:0]
+	for ; len(r.buf) < limit && r.next < benchRecords; r.next++ {
+		r.buf = append(r.buf, recOf(r.next))
+	}
+	b.Records, b.Split, b.Done = r.buf, r.next, r.next == benchRecords
+	return b, nil
+}
+
+type sum struct{}
+
+func (sum) CreateAccumulator() int64           { return 0 }
+func (sum) AddInput(a, v int64) int64          { return a + v }
+func (sum) MergeAccumulators(a, b int64) int64 { return a + b }
+func (sum) ExtractOutput(a int64) int64        { return a }
+
+type mapFn func(rec) rec
+
+func (f mapFn) ProcessElement(_ *sdk.ProcessContext, r rec, emit *sdk.Emitter[rec]) error {
+	emit.Emit(f(r))
+	return nil
+}
+
+func engineLoop(tb testing.TB, disorder, pardo bool, o direct.Options) (total int64) {
+	build := func(p *sdk.Pipeline) error {
+		in := sdk.Read("records", p, recSource{disorder}, sdk.EventTime(func(r rec) time.Time { return time.UnixMilli(recAt(r.ID, disorder)) }, watermark.Bounded(20_000*time.Second)))
+		for i, f := range []func(rec) rec{
+			func(r rec) rec { r.Price += 7; return r }, func(r rec) rec { r.Price *= 3; return r },
+			func(r rec) rec { r.Price++; return r }, func(r rec) rec { r.Price ^= 3; return r },
+		} {
+			if name := fmt.Sprint("map ", i); pardo {
+				in = sdk.ParDo(name, in, mapFn(f))
+			} else {
+				in = sdk.Map(name, in, f)
+			}
+		}
+		kv := sdk.Map("pair", in, func(r rec) sdk.KV[int64, int64] { return sdk.Pair(r.Key, r.Price) })
+		w := sdk.WindowInto("window", kv, window.Fixed(benchWindow*time.Millisecond))
+		s := sdk.CombinePerKey("sum", w, sum{})
+		sdk.Map("total", s, func(kv sdk.KV[int64, int64]) bool { total += kv.Value ^ kv.Key; return true })
+		return nil
+	}
+	o.Parallelism, o.NoChecks = 1, true
+	o.WatermarkInterval = 50 * time.Millisecond
+	if _, err := direct.Run(context.Background(), "bench", build, o); err != nil {
+		tb.Fatal(err)
+	}
+	return total
+}
+
+func benchmark(b *testing.B, run func() int64) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	var got int64
+	for b.Loop() {
+		got = run()
+	}
+	b.ReportMetric(float64(benchRecords)*float64(b.N)/b.Elapsed().Seconds()/1e6, "Mrec/s")
+	b.ReportMetric(float64(got%1_000_000_007), "checksum")
+}
+
+func BenchmarkPath(b *testing.B) {
+	for _, disorder := range []bool{false, true} {
+		order := map[bool]string{false: "ordered", true: "disordered"}[disorder]
+		b.Run(order+"/hand", func(b *testing.B) { benchmark(b, func() int64 { return handLoop(disorder) }) })
+		b.Run(order+"/map", func(b *testing.B) {
+			benchmark(b, func() int64 { return engineLoop(b, disorder, false, direct.Options{}) })
+		})
+		b.Run(order+"/pardo", func(b *testing.B) {
+			benchmark(b, func() int64 { return engineLoop(b, disorder, true, direct.Options{}) })
+		})
+	}
+}
