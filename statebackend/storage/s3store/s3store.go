@@ -158,57 +158,20 @@ func (b *bucket) Create(ctx context.Context, name string, body []byte) error {
 }
 
 func (b *bucket) Get(ctx context.Context, name string, offset, length int64) (io.ReadCloser, error) {
-	in := &s3.GetObjectInput{Bucket: &b.name, Key: b.key(name)}
+	d := &download{bucket: b, name: name, offset: offset}
+	d.ctx, d.cancel = context.WithCancelCause(ctx)
+	d.stall = time.AfterFunc(callTimeout, func() { d.cancel(errStalled) })
+	in := &s3.GetObjectInput{}
 	if length < 0 {
 		in.ChecksumMode = types.ChecksumModeEnabled
 	} else {
 		in.Range = aws.String(fmt.Sprintf("bytes=%d-%d", offset, offset+length-1))
 	}
-	// The context outlives the call, for the reads; a stall of any of them ends it.
-	ctx, cancel := context.WithCancelCause(ctx)
-	stall := time.AfterFunc(callTimeout, func() { cancel(errStalled) })
-	out, err := b.client.GetObject(ctx, in)
-	if err != nil {
-		stall.Stop()
-		err = b.explain(withCause(ctx, err))
-		cancel(nil)
+	if err := d.open(in); err != nil {
+		d.cancel(nil)
 		return nil, err
 	}
-	stall.Stop()
-	return &download{ctx: ctx, cancel: cancel, stall: stall, body: out.Body}, nil
-}
-
-var errStalled = errors.New("the server sent nothing for a minute")
-
-// withCause names the stall if that is what has ended ctx.
-func withCause(ctx context.Context, err error) error {
-	if cause := context.Cause(ctx); errors.Is(cause, errStalled) {
-		return cause
-	}
-	return err
-}
-
-// A download ends when the server falls silent. One goroutine reads it.
-type download struct {
-	ctx    context.Context
-	cancel context.CancelCauseFunc
-	stall  *time.Timer
-	body   io.ReadCloser
-}
-
-func (d *download) Read(p []byte) (int, error) {
-	d.stall.Reset(stallTimeout)
-	n, err := d.body.Read(p)
-	d.stall.Stop()
-	if err != nil && err != io.EOF {
-		err = withCause(d.ctx, err)
-	}
-	return n, err
-}
-
-func (d *download) Close() error {
-	d.cancel(nil) // first, so that Close does not read what is left
-	return d.body.Close()
+	return d, nil
 }
 
 func (b *bucket) List(ctx context.Context, prefix, startAfter string, limit int) ([]string, bool, error) {

@@ -259,6 +259,61 @@ func TestServerThatIgnoresIfNoneMatchIsRefused(t *testing.T) {
 	}
 }
 
+// TestBrokenDownloadGoesOn cuts the connection in the middle of an answer, again and again.
+func TestBrokenDownloadGoesOn(t *testing.T) {
+	const content = "0123456789abcdef"
+	for _, c := range []struct {
+		offset, length int64
+		bytes          int // that each answer has before it breaks
+		want           string
+		etag           string // of the later answers
+		says           string // the error, if any
+	}{
+		{0, -1, 5, content, `"1"`, ""},
+		{2, 12, 5, content[2:14], `"1"`, ""},
+		{0, -1, 0, "", `"1"`, "EOF"},
+		{0, -1, 5, "", `"2"`, "replaced while it was read"},
+	} {
+		requests := 0
+		b := fake(t, func(w http.ResponseWriter, r *http.Request) {
+			etag := `"1"`
+			if requests++; requests > 1 {
+				etag = c.etag
+			}
+			if m := r.Header.Get("If-Match"); m != "" && m != etag {
+				w.WriteHeader(http.StatusPreconditionFailed)
+				fmt.Fprint(w, "<Error><Code>PreconditionFailed</Code></Error>")
+				return
+			}
+			begin, end := 0, len(content)-1
+			if rng := r.Header.Get("Range"); rng != "" {
+				if _, err := fmt.Sscanf(rng, "bytes=%d-%d", &begin, &end); err != nil {
+					t.Error(err)
+				}
+			}
+			w.Header().Set("ETag", etag)
+			w.Header().Set("Content-Length", fmt.Sprint(end+1-begin))
+			fmt.Fprint(w, content[begin:min(begin+c.bytes, end+1)])
+			w.(http.Flusher).Flush()
+			if begin+c.bytes <= end {
+				panic(http.ErrAbortHandler) // cuts the connection
+			}
+		})
+		r, err := b.Get(t.Context(), "x", c.offset, c.length)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := io.ReadAll(r)
+		r.Close()
+		switch {
+		case c.says == "" && (err != nil || string(got) != c.want):
+			t.Errorf("%+v: %q, %v", c, got, err)
+		case c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)):
+			t.Errorf("%+v: %q, %v", c, got, err)
+		}
+	}
+}
+
 // TestAnswersToACreate: which answers leave the outcome open, and that busy servers are asked again.
 func TestAnswersToACreate(t *testing.T) {
 	for _, c := range []struct {
