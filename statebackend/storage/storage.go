@@ -27,8 +27,8 @@ type Driver interface {
 	// Scheme is the URL scheme that this driver serves: "file", "s3".
 	Scheme() string
 
-	// Open connects to the bucket at u and fails, rather than the first use, if it cannot be written to
-	// or does not exist. u has the driver's scheme and carries no user information.
+	// Open connects to the bucket at u and fails, rather than the first use, if it does not exist or is
+	// out of reach. u has the driver's scheme and carries no user information.
 	Open(ctx context.Context, u *url.URL) (Bucket, error)
 }
 

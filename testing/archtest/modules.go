@@ -15,6 +15,10 @@ type dependency struct {
 }
 
 var dependencies = []dependency{
+	{"github.com/aws/aws-sdk-go-v2", "S3: signatures, retries", []string{"statebackend/storage/s3store"}},
+	{"github.com/aws/aws-sdk-go-v2/config", "S3: where credentials, region and endpoint come from", []string{"statebackend/storage/s3store"}},
+	{"github.com/aws/aws-sdk-go-v2/service/s3", "S3: the requests", []string{"statebackend/storage/s3store"}},
+	{"github.com/aws/smithy-go", "S3: the codes of errors", []string{"statebackend/storage/s3store"}},
 	{"github.com/google/go-cmp", "differences in tests that a reader understands", nil},
 	{"github.com/tidwall/btree", "the ordered, copy-on-write map of the memory backend", []string{"statebackend/memory"}},
 	{"github.com/zeebo/xxh3", "the hash that key groups are defined by", []string{"statebackend", "sdk/coder"}},

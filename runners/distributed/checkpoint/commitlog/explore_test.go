@@ -442,12 +442,13 @@ func (s shown) String() string {
 // and more: some 10 minutes and 2 GB.
 func TestExploreOneHistory(t *testing.T) {
 	all := []limits{
-		{coords: 2, publish: 3, late: 1, keep: 1},
 		{coords: 2, publish: 2, late: 1, newRuns: 1, keep: 0},
-		{coords: 3, publish: 1, late: 0, newRuns: 1, keep: 0},
+		{coords: 2, publish: 2, late: 1, keep: 1},
+		{coords: 3, publish: 1, late: 0, keep: 0},
 	}
 	if os.Getenv("MILLSTREAM_EXPLORE") == "long" {
 		all = append(all,
+			limits{coords: 3, publish: 1, late: 0, newRuns: 1, keep: 0},
 			limits{coords: 2, publish: 3, late: 2, newRuns: 2, keep: 1},
 			limits{coords: 3, publish: 1, late: 1, newRuns: 1, keep: 1},
 			limits{coords: 3, publish: 2, late: 1, keep: 1},
