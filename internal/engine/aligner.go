@@ -120,17 +120,17 @@ func (a *Aligner) Trigger(checkpoint int64) []action {
 // Finish: channel i is at its end. It counts as arrived.
 func (a *Aligner) Finish(i int) []action {
 	a.finished[i] = true
+	var acts []action
 	switch a.phase {
 	case phaseAligning:
 		if a.all() {
 			a.phase = phaseNone
-			return []action{{actRelease, 0, a.current}, {actSnapshot, 0, a.current}, {actComplete, 0, a.current}}
+			acts = []action{{actRelease, 0, a.current}, {actSnapshot, 0, a.current}, {actComplete, 0, a.current}}
 		}
-		return nil
 	case phaseRecording:
-		return a.completeIfAll(nil)
+		acts = a.completeIfAll(nil)
 	}
-	return a.triggerIfOpen(nil)
+	return a.triggerIfOpen(acts) // a newer one may have been triggered already: no barrier will bring it
 }
 
 // AllFinished says whether every channel is at its end; true for a source.

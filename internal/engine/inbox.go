@@ -204,14 +204,19 @@ func (b *inbox) triggerWaiting() (checkpoint int64) {
 type popped struct {
 	Item
 	channel int
-	seq     uint64
-	over    mark // of the channel, at the time
 }
 
 // pop returns the next item, round robin over the channels that are not held. With barriersOnly it
 // returns only a barrier at the head of a channel (a firing goes on in between, and elements wait).
+//
+// While a barrier waits to be taken up there is nothing: what is behind its mark must not be processed
+// before the snapshot, and the mark may have been set since the owner last looked.
 func (b *inbox) pop(barriersOnly bool) (p popped, ok bool) {
 	b.mu.Lock()
+	if b.overtaking {
+		b.mu.Unlock()
+		return popped{}, false
+	}
 	for k := range b.in {
 		i := b.next + k
 		if i >= len(b.in) {
@@ -221,7 +226,6 @@ func (b *inbox) pop(barriersOnly bool) (p popped, ok bool) {
 		if c.n == 0 || c.held || barriersOnly && c.at(0).kind != itemBarrier {
 			continue
 		}
-		seq := c.popped
 		it := c.pop()
 		if b.next = i + 1; b.next == len(b.in) {
 			b.next = 0
@@ -230,12 +234,11 @@ func (b *inbox) pop(barriersOnly bool) (p popped, ok bool) {
 		if c.waiting != nil && c.batches < b.room {
 			wake, c.waiting = c.waiting, nil
 		}
-		over := c.over
 		b.mu.Unlock()
 		if wake != nil {
 			wake.Wake()
 		}
-		return popped{it, i, seq, over}, true
+		return popped{it, i}, true
 	}
 	b.mu.Unlock()
 	return popped{}, false

@@ -96,6 +96,7 @@ func (s *subtask) loop() error {
 				return err
 			}
 		}
+		s.parker.Yield()
 		worked, err := s.work()
 		if err != nil {
 			return err
@@ -169,7 +170,8 @@ func (s *subtask) takeBarrier() (bool, error) {
 }
 
 func (s *subtask) take(p popped) error {
-	if s.aligner.Recording(p.channel) && p.kind != itemBarrier && s.precedesMark(p) {
+	// It stands before the barrier of its channel, for inbox.pop brings nothing past a mark.
+	if s.aligner.Recording(p.channel) && p.kind != itemBarrier {
 		if err := s.record(p.channel, p.Item); err != nil {
 			return err
 		}
@@ -422,7 +424,7 @@ func (s *subtask) do(acts []action) error {
 			err = s.encode(0)
 		case actAbort:
 			// What changed before it is needed by the next checkpoint all the same.
-			if s.pending != nil {
+			if s.pending != nil && s.pending.Checkpoint == a.checkpoint {
 				s.pending.Aborted, s.complete = true, true
 				err = s.encode(1 << 30)
 			}
@@ -503,12 +505,6 @@ func (s *subtask) encode(budget int) error {
 		s.pending = nil
 	}
 	return nil
-}
-
-// precedesMark says whether a popped item stands before the barrier that the pending snapshot waits for.
-// The mark may have been set after the last look at the marks.
-func (s *subtask) precedesMark(p popped) bool {
-	return p.over.checkpoint != s.aligner.current || p.seq < p.over.seq
 }
 
 func (s *subtask) record(i int, it Item) error {

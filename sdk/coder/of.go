@@ -105,7 +105,11 @@ func (c compiled[T]) Spec() Spec           { return c.n.spec }
 
 // noescape hides p from escape analysis, so that what it points to may stay on the stack. It is
 // right because no node keeps p, or shows it to foreign code, beyond the call; the collector and the
-// moving of stacks see p itself, which stays an ordinary pointer.
+// moving of stacks see p itself, which stays an ordinary pointer. While it is a number, nothing may move
+// the stack: no check of the pointer either, which -race would put here and which may grow the stack.
+//
+//go:nosplit
+//go:nocheckptr
 func noescape(p unsafe.Pointer) unsafe.Pointer {
 	u := uintptr(p)
 	return *(*unsafe.Pointer)(unsafe.Pointer(&u))
