@@ -142,7 +142,7 @@ func (c *columnOf[G]) values(dst strided[G], n int) (int, error) {
 		return c.decode(dst, c.value, n)
 	}
 	const block = 32 // values that live as long as one of them is pointed to
-	pointers := strided[*G]{dst.p, dst.step}
+	pointers := strided[*G](dst)
 	for i := 0; i < n; i += block {
 		vals := make([]G, min(block, n-i))
 		if k, err := c.decode(sliceOf(vals), c.value+i, len(vals)); err != nil {

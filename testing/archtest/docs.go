@@ -3,8 +3,10 @@ package archtest
 import (
 	"bytes"
 	"fmt"
+	"go/ast"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 	"unicode"
 )
@@ -112,6 +114,53 @@ func slug(title string) string {
 			return -1
 		}
 	}, strings.TrimSpace(title))
+}
+
+var codeLink = regexp.MustCompile("\\[`(\\w+)\\.(\\w+)`\\]\\(([^)#\\s]+\\.go)\\)")
+
+// linkedCodeExists: a link from `package.Name` to a Go file finds the name there.
+func linkedCodeExists(t *tree) (out []finding) {
+	sources := map[string]*file{}
+	for _, f := range t.goFiles(true) {
+		sources[f.path] = f
+	}
+	for _, f := range t.pages() {
+		f.prose(func(line string, number int) {
+			for _, m := range codeLink.FindAllStringSubmatch(line, -1) {
+				source := sources[path.Join(path.Dir(f.path), m[3])]
+				if source != nil && (source.ast.Name.Name != m[1] || !source.declares(m[2])) {
+					out = append(out, finding{f.path, number, fmt.Sprintf("%s.%s is not in %s", m[1], m[2], m[3])})
+				}
+			}
+		})
+	}
+	return out
+}
+
+// declares says whether a Go file has a type, function, variable or constant at its top level.
+func (f *file) declares(name string) bool {
+	for _, d := range f.ast.Decls {
+		switch d := d.(type) {
+		case *ast.FuncDecl:
+			if d.Recv == nil && d.Name.Name == name {
+				return true
+			}
+		case *ast.GenDecl:
+			for _, s := range d.Specs {
+				switch s := s.(type) {
+				case *ast.TypeSpec:
+					if s.Name.Name == name {
+						return true
+					}
+				case *ast.ValueSpec:
+					if slices.ContainsFunc(s.Names, func(n *ast.Ident) bool { return n.Name == name }) {
+						return true
+					}
+				}
+			}
+		}
+	}
+	return false
 }
 
 var formatPage = regexp.MustCompile(`docs/format/[\w.\-]+\.md`)

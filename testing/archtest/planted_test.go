@@ -17,7 +17,7 @@ func lawful() map[string]string {
 		"go.mod":                           goMod("require github.com/klauspost/cpuid/v2 v2.2.10 // indirect"),
 		"README.md":                        "# Millstream\n\nSee [keys](docs/format/keys.md#key-groups).\n",
 		"internal/eventtime/eventtime.go":  "// Package eventtime is a clock.\npackage eventtime\n",
-		"internal/kernel/kernel.go":        "// Package kernel is generic. See docs/format/keys.md.\npackage kernel\n",
+		"internal/kernel/kernel.go":        "// Package kernel is generic. See docs/format/keys.md.\npackage kernel\n\nfunc Brief() {}\n",
 		"statebackend/rocksdb/doc.go":      "// Package rocksdb keeps state on disk.\npackage rocksdb\n",
 		"statebackend/rocksdb/cgo.go":      "//go:build rocksdb && linux\n\npackage rocksdb\n\nimport \"C\"\n",
 		"examples/01-hello/main.go":        "// Command 01-hello greets.\npackage main\n\nimport \"flag\"\n\nfunc main() { flag.Parse() }\n",
@@ -138,8 +138,9 @@ func TestPlantedViolationsAreFound(t *testing.T) {
 		{"library of tests in a helper", "testing/ptest/ptest.go", doc("ptest", source("ptest", "github.com/google/go-cmp/cmp")), nil},
 
 		// packages with few users, cgo
-		{"unsafe", "sdk/window/window.go", doc("window", source("window", "unsafe")), []string{
-			"packages with few users: sdk/window/window.go:5: imports unsafe: memory safety is argued for in few places"}},
+		{"unsafe", "sdk/window/window.go", doc("window", "package window\n\nimport \"unsafe\"\n\nvar p unsafe.Pointer\n"), []string{
+			"packages with few users: sdk/window/window.go:4: imports unsafe: memory safety is argued for in few places"}},
+		{"size of a type", "sdk/window/window.go", doc("window", "package window\n\nimport \"unsafe\"\n\nvar n = unsafe.Sizeof(n)\n"), nil},
 		{"flag", "sdk/flags.go", doc("sdk", source("sdk", "flag")), []string{
 			"packages with few users: sdk/flags.go:5: imports flag: a library defines no flags; Main and programs do"}},
 		{"Beam's protos", "internal/kernel/proto.go", source("kernel", "github.com/apache/beam/sdks/v2/go/pkg/beam/model/pipeline_v1"), []string{
@@ -190,6 +191,11 @@ func TestPlantedViolationsAreFound(t *testing.T) {
 			"links resolve: docs/run.md:3: links to ../there.md, which does not exist"}},
 		{"broken section", "docs/run.md", "# Run\n\n[there](format/keys.md#not-a-title-noralink)\n", []string{
 			"links resolve: docs/run.md:3: links to format/keys.md#not-a-title-noralink, but that page has no such section"}},
+		{"linked name is gone", "docs/run.md", "# Run\n\n[`kernel.Batch`](../internal/kernel/kernel.go)\n", []string{
+			"linked code exists: docs/run.md:3: kernel.Batch is not in ../internal/kernel/kernel.go"}},
+		{"linked name is of another package", "docs/run.md", "# Run\n\n[`engine.Brief`](../internal/kernel/kernel.go)\n", []string{
+			"linked code exists: docs/run.md:3: engine.Brief is not in ../internal/kernel/kernel.go"}},
+		{"linked name is there", "docs/run.md", "# Run\n\n[`kernel.Brief`](../internal/kernel/kernel.go)\n", nil},
 		{"format that no code names", "docs/format/extra.md", "# Extra\n", []string{
 			"formats have pages: docs/format/extra.md: no Go file names this page"}},
 		{"format without a page", "internal/kernel/log.go", "package kernel\n\n// See docs/format/log.md.\n", []string{

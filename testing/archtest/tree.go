@@ -40,6 +40,7 @@ var laws = []law{
 	{"package documentation", packageDocumentation},
 	{"one title a page", oneTitle},
 	{"links resolve", linksResolve},
+	{"linked code exists", linkedCodeExists},
 	{"formats have pages", formatsHavePages},
 }
 
