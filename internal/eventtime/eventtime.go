@@ -58,13 +58,13 @@ func (t Time) Floor(step, offset int64) Time {
 // FromTime converts, rounding down to the millisecond and clamping.
 func FromTime(t time.Time) Time {
 	s := t.Unix()
-	if s > int64(Max)/1000 {
+	if s >= int64(Max)/1000 {
 		return Max
 	}
-	if s < int64(Min)/1000 {
+	if s <= int64(Min)/1000 {
 		return Min
 	}
-	return Clamp(Time(t.UnixMilli()))
+	return Time(s*1000 + int64(t.Nanosecond())/1e6)
 }
 
 // Time converts to a time.Time in UTC.

@@ -50,7 +50,8 @@ type aggregate[K comparable, A, Out any] struct {
 	w eventtime.Time
 	// Segments by their windows: before their end, and after it but not expired.
 	open, closed []*segment[K, A]
-	any          bool // an element came, ever: see Identity
+	any          bool              // an element came, ever: see Identity
+	recent       [4]*segment[K, A] // by window, so that disorder over a few windows costs no map lookup
 }
 
 // NewAggregate returns an aggregating operator. inputs makes a fresh set of inputs for it.
@@ -100,12 +101,15 @@ func (o *aggregate[K, A, Out]) Process(port int, b Batch) error {
 	return err
 }
 
+func recentSlot(w window.Window) uint64 { return uint64(w.EndTime()) * 0x9E3779B97F4A7C15 >> 62 }
+
 // enter returns the segment of a window, or nil if the window has expired.
 func (o *aggregate[K, A, Out]) enter(w window.Window) *segment[K, A] {
 	if o.w >= expiry(w, o.Lateness) {
 		return nil
 	}
 	s, made := o.table.segment(w)
+	o.recent[recentSlot(w)] = s
 	if made {
 		s.late = o.w >= w.EndTime()
 		o.arm(s)
@@ -146,7 +150,9 @@ func (in *aggregateInput[K, V, A, Out]) process(o *aggregate[K, A, Out], b Batch
 		r := &rows[i]
 		if !known || r.Window != win {
 			win, known = r.Window, true
-			s = o.enter(win)
+			if s = o.recent[recentSlot(win)]; s == nil || s.win != win {
+				s = o.enter(win)
+			}
 		}
 		if s == nil {
 			in.late.E = append(in.late.E, *r)
@@ -155,7 +161,7 @@ func (in *aggregateInput[K, V, A, Out]) process(o *aggregate[K, A, Out], b Batch
 		var e *entry[K, A]
 		var err error
 		if native {
-			e = s.native[r.Value.Key]
+			e = s.native.get(t.hasher.hash(r.Value.Key), r.Value.Key)
 		} else if e, err = t.find(s, r.Value.Key); err != nil {
 			return err
 		}
@@ -276,6 +282,7 @@ func (o *aggregate[K, A, Out]) emit() error {
 // Watermark implements Operator: windows fire at their end and go at their expiry, in the order of time.
 func (o *aggregate[K, A, Out]) Watermark(w eventtime.Time, budget int) (bool, error) {
 	o.w = w
+	clear(o.recent[:]) // some will go
 	for {
 		done, err := o.next(w, &budget)
 		if err == nil && (done || budget <= 0) {

@@ -25,7 +25,32 @@ type mapOp[In, Out any] struct {
 }
 
 // NewMap returns an operator that replaces each value by f of it.
-func NewMap[In, Out any](f func(In) Out) Operator { return &mapOp[In, Out]{f: f} }
+func NewMap[In, Out any](f func(In) Out) Operator {
+	if same, ok := any(f).(func(In) In); ok {
+		return &mapInPlaceOp[In]{f: same}
+	}
+	return &mapOp[In, Out]{f: f}
+}
+
+// mapInPlaceOp is mapOp for a function that keeps the type: no row moves.
+type mapInPlaceOp[T any] struct {
+	stateless
+	f   func(T) T
+	out Output
+}
+
+func (m *mapInPlaceOp[T]) Open(c *OpenContext) error {
+	m.out = c.Outputs[0]
+	return nil
+}
+
+func (m *mapInPlaceOp[T]) Process(_ int, b Batch) error {
+	rows, f := b.(*Rows[T]).E, m.f
+	for i := range rows {
+		rows[i].Value = f(rows[i].Value)
+	}
+	return m.out.Emit(b)
+}
 
 func (m *mapOp[In, Out]) Open(c *OpenContext) error {
 	m.out = c.Outputs[0]
@@ -35,10 +60,10 @@ func (m *mapOp[In, Out]) Open(c *OpenContext) error {
 func (m *mapOp[In, Out]) Process(_ int, b Batch) error {
 	in := b.(*Rows[In]).E
 	m.buf.E = resize(m.buf.E, len(in))
-	out := m.buf.E
+	out, f := m.buf.E[:len(in)], m.f
 	for i := range in {
 		e, o := &in[i], &out[i]
-		o.Value = m.f(e.Value)
+		o.Value = f(e.Value)
 		o.Time, o.Window, o.Pane = e.Time, e.Window, e.Pane
 	}
 	return m.out.Emit(&m.buf)
@@ -119,11 +144,20 @@ func (w *windowOp[T]) Process(_ int, b Batch) error {
 	rows := b.(*Rows[T]).E
 	switch fn := w.fn.(type) {
 	case window.FixedFn:
-		var win window.Window // of the element before: most follow each other in one window
+		// Most elements are in the window of the one before, or in one of the last few: those cost no division.
+		var recent [4]window.Window
+		var win window.Window
 		for i := range rows {
 			e := &rows[i]
-			if t := e.Time; t < win.StartTime() || t >= win.EndTime() {
-				win = fn.Assign(t)
+			t := e.Time
+			for k := 0; t < win.StartTime() || t >= win.EndTime(); k++ {
+				if k == len(recent) {
+					win = fn.Assign(t)
+					copy(recent[1:], recent[:])
+					recent[0] = win
+					break
+				}
+				win = recent[k]
 			}
 			e.Window = win
 		}

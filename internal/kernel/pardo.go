@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"reflect"
+	"slices"
 	"time"
 
 	"github.com/millstream/millstream/internal/eventtime"
@@ -64,6 +65,8 @@ type Emitter[T any] struct {
 	out  Output
 	at   *elementHeader // of the element being processed; nil between calls
 	err  error
+
+	pointers bool // T holds some
 }
 
 // Emit emits v with the timestamp, window and pane of the element being processed.
@@ -73,10 +76,21 @@ func (e *Emitter[T]) Emit(v T) {
 		e.outside()
 		return
 	}
-	e.rows.E = append(e.rows.E, Element[T]{v, at.time, at.window, at.pane})
-	if len(e.rows.E) >= BatchSize {
+	n := len(e.rows.E)
+	if n == cap(e.rows.E) {
+		e.room()
+	}
+	e.rows.E = e.rows.E[:n+1]
+	r := &e.rows.E[n] // in place: a row is large
+	r.Value, r.Time, r.Window, r.Pane = v, at.time, at.window, at.pane
+	if n+1 >= BatchSize {
 		e.flush()
 	}
+}
+
+// room makes room for a batch at once, once output is not a trickle.
+func (e *Emitter[T]) room() {
+	e.rows.E = slices.Grow(e.rows.E, min(BatchSize, 8+7*len(e.rows.E)))
 }
 
 // EmitAt emits v with another timestamp, which must not be before that of the element: the watermark may
@@ -120,7 +134,9 @@ func (e *Emitter[T]) flush() error {
 		if e.err == nil {
 			e.err = e.out.Emit(&e.rows)
 		}
-		clear(e.rows.E)
+		if e.pointers {
+			clear(e.rows.E) // what the values point to is not ours to keep
+		}
 		e.rows.E = e.rows.E[:0]
 	}
 	return e.err
@@ -245,7 +261,7 @@ func (o *parDoOp[In, Out]) Process(_ int, b Batch) error {
 	process := o.fns.Process
 	for i := range rows {
 		r := &rows[i]
-		o.c.at = elementHeader{r.Time, r.Window, r.Pane}
+		o.c.at.time, o.c.at.window, o.c.at.pane = r.Time, r.Window, r.Pane
 		if err := process(&o.c, r.Value, &o.out); err != nil {
 			if o.failed == nil {
 				return &UserError{Brief(r.Value), err}
@@ -292,4 +308,24 @@ func (o *parDoOp[In, Out]) Close() error {
 		}
 	}
 	return nil
+}
+
+// hasPointers says whether values of t hold memory that a stale copy would keep alive.
+func hasPointers(t reflect.Type) bool {
+	switch t.Kind() {
+	case reflect.Array:
+		return t.Len() > 0 && hasPointers(t.Elem())
+	case reflect.Struct:
+		for i := range t.NumField() {
+			if hasPointers(t.Field(i).Type) {
+				return true
+			}
+		}
+		return false
+	case reflect.Bool, reflect.Float32, reflect.Float64, reflect.Complex64, reflect.Complex128,
+		reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64,
+		reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64, reflect.Uintptr:
+		return false
+	}
+	return true
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"reflect"
 	"time"
 
 	"github.com/millstream/millstream/internal/eventtime"
@@ -68,6 +69,7 @@ type sourceOp[T, S any] struct {
 	reader   connector.Reader[T, S]
 	out      Output
 	buf      Rows[T]
+	pointers bool // T holds some
 	ctx      context.Context
 	bounded  bool
 	disorder int64
@@ -83,7 +85,7 @@ type sourceOp[T, S any] struct {
 
 // NewSource returns a reading operator.
 func NewSource[T, S any](spec SourceSpec[T, S]) Operator {
-	o := &sourceOp[T, S]{SourceSpec: spec, byID: map[string]*split[S]{}}
+	o := &sourceOp[T, S]{SourceSpec: spec, byID: map[string]*split[S]{}, pointers: hasPointers(reflect.TypeFor[T]())}
 	if b, ok := watermark.Unwrap(spec.Strategy).(watermark.BoundedStrategy); ok {
 		o.bounded, o.disorder = true, b.Disorder.Milliseconds()
 	}
@@ -231,7 +233,8 @@ func (o *sourceOp[T, S]) took(b connector.Batch[T, S], now eventtime.Time) error
 			}
 			sp.greatest = max(sp.greatest, t)
 		}
-		rows[i] = Element[T]{Value: v, Time: t, Window: window.GlobalWindow}
+		e := &rows[i]
+		e.Value, e.Time, e.Window, e.Pane = v, t, window.GlobalWindow, NoPane
 	}
 	sp.at, sp.started, sp.done = b.Split, true, b.Done
 	sp.lastData, sp.idle = now, false
@@ -246,7 +249,9 @@ func (o *sourceOp[T, S]) took(b connector.Batch[T, S], now eventtime.Time) error
 		return nil
 	}
 	err := o.out.Emit(&o.buf)
-	clear(rows)
+	if o.pointers {
+		clear(rows)
+	}
 	return err
 }
 

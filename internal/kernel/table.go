@@ -28,6 +28,7 @@ import (
 type Table[K comparable, A any] struct {
 	id      statebackend.Table
 	key     coder.Key[K]
+	hasher  hasher[K]
 	acc     coder.Coder[A]
 	size    func(*A) int // bytes of an accumulator beyond its struct; nil if there are none
 	backend statebackend.Backend
@@ -92,7 +93,7 @@ const (
 // segment is one window of a table.
 type segment[K comparable, A any] struct {
 	win     window.Window
-	native  map[K]*entry[K, A]
+	native  index[K, A]
 	encoded map[string]*entry[K, A] // by canonical bytes, for keys whose == is another relation
 	chunks  [][]entry[K, A]
 	n       int            // entries of chunks that were ever used
@@ -129,7 +130,7 @@ type tableConfig[K comparable, A any] struct {
 
 func newTable[K comparable, A any](c tableConfig[K, A], o *OpenContext) *Table[K, A] {
 	return &Table[K, A]{
-		key: c.key, acc: c.acc, size: c.size, backend: o.Backend, groups: uint64(o.Groups),
+		key: c.key, hasher: newHasher[K](), acc: c.acc, size: c.size, backend: o.Backend, groups: uint64(o.Groups),
 		owned: ownedGroups(o.Subtask, o.Groups), track: o.Track, max: o.CacheMax,
 		segments: map[window.Window]*segment[K, A]{}, epoch: 1,
 	}
@@ -154,9 +155,7 @@ func (t *Table[K, A]) segment(w window.Window) (s *segment[K, A], made bool) {
 		s, t.free = t.free[n-1], t.free[:n-1]
 	} else {
 		s = &segment[K, A]{}
-		if t.key.Native {
-			s.native = map[K]*entry[K, A]{}
-		} else {
+		if !t.key.Native {
 			s.encoded = map[string]*entry[K, A]{}
 		}
 	}
@@ -169,7 +168,7 @@ func (t *Table[K, A]) segment(w window.Window) (s *segment[K, A], made bool) {
 // find returns the resident entry of a key, or nil.
 func (t *Table[K, A]) find(s *segment[K, A], k K) (*entry[K, A], error) {
 	if t.key.Native {
-		return s.native[k], nil
+		return s.native.get(t.hasher.hash(k), k), nil
 	}
 	var err error
 	if t.keyBuf, err = t.key.Append(t.keyBuf[:0], k); err != nil {
@@ -192,7 +191,7 @@ func (t *Table[K, A]) insert(s *segment[K, A], k K) (*entry[K, A], error) {
 		e.flags = flagUsed
 	}
 	if t.key.Native {
-		s.native[k] = e
+		s.native.put(t.hasher, e)
 	} else {
 		var err error
 		if t.keyBuf, err = t.key.Append(t.keyBuf[:0], k); err != nil {
@@ -441,7 +440,7 @@ func (t *Table[K, A]) evictEntry(s *segment[K, A], e *entry[K, A]) error {
 // release takes an entry out of the segment.
 func (t *Table[K, A]) release(s *segment[K, A], e *entry[K, A]) error {
 	if t.key.Native {
-		delete(s.native, e.key)
+		s.native.remove(t.hasher, e.key)
 	} else {
 		var err error
 		if t.keyBuf, err = t.key.Append(t.keyBuf[:0], e.key); err != nil {
@@ -569,7 +568,7 @@ func (t *Table[K, A]) recycle(s *segment[K, A]) {
 	for c := range s.chunks {
 		clear(s.chunks[c])
 	}
-	clear(s.native)
+	s.native.reset()
 	clear(s.encoded)
 	clear(s.dirty)
 	clear(s.pending)

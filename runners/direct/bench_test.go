@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"syscall"
 	"testing"
 	"time"
 
@@ -139,14 +140,27 @@ func engineLoop(tb testing.TB, disorder, pardo bool, o direct.Options) (total in
 	return total
 }
 
+// benchmark reports the best of the runs, by processor time: the machines that run this are shared.
 func benchmark(b *testing.B, run func() int64) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	var got int64
+	best := time.Duration(1<<63 - 1)
 	for b.Loop() {
+		start := cpuTime()
 		got = run()
+		best = min(best, cpuTime()-start)
 	}
-	b.ReportMetric(float64(benchRecords)*float64(b.N)/b.Elapsed().Seconds()/1e6, "Mrec/s")
+	b.ReportMetric(float64(benchRecords)/best.Seconds()/1e6, "Mrec/cpu-s")
 	b.ReportMetric(float64(got%1_000_000_007), "checksum")
+}
+
+// cpuTime is the processor time of this process.
+func cpuTime() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		panic(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 func BenchmarkPath(b *testing.B) {
