@@ -1,0 +1,106 @@
+// Package memio reads records from a slice and collects committed ones in memory: for tests, and as the
+// reference for those who write a connector.
+package memio
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/millstream/millstream/sdk/connector"
+)
+
+// Split is a range of the slice and how far it has been read.
+type Split struct {
+	Index int64 // of the split, from 0
+	Next  int64 // index in the whole slice of the next record
+}
+
+// SliceSource is what Source returns.
+type SliceSource[T any] struct {
+	rows   []T
+	splits int
+	batch  int
+}
+
+var _ connector.Source[int, Split] = (*SliceSource[int])(nil)
+
+// Option configures a Source.
+type Option func(*options)
+
+type options struct{ splits, batch int }
+
+// Splits cuts the slice into n splits of nearly equal size. It is 1 by default.
+func Splits(n int) Option { return func(o *options) { o.splits = n } }
+
+// Batch is the greatest number of records that one Read returns. It is 1 by default, so that a watermark
+// may follow every element.
+func Batch(n int) Option { return func(o *options) { o.batch = n } }
+
+// Source reads the records of a slice in order. It keeps the slice, whose records must not change any more.
+func Source[T any](rows []T, opts ...Option) *SliceSource[T] {
+	o := options{splits: 1, batch: 1}
+	for _, opt := range opts {
+		opt(&o)
+	}
+	return &SliceSource[T]{rows, max(1, o.splits), max(1, o.batch)}
+}
+
+// Splits implements [connector.Source].
+func (s *SliceSource[T]) Splits(context.Context) ([]Split, error) {
+	out := make([]Split, s.splits)
+	for i := range out {
+		out[i] = Split{int64(i), s.start(int64(i))}
+	}
+	return out, nil
+}
+
+// start is the index of the first record of a split; that of the next split is where it ends.
+func (s *SliceSource[T]) start(split int64) int64 {
+	return split * int64(len(s.rows)) / int64(s.splits)
+}
+
+// SplitID implements [connector.Source].
+func (s *SliceSource[T]) SplitID(sp Split) string { return strconv.FormatInt(sp.Index, 10) }
+
+// Open implements [connector.Source].
+func (s *SliceSource[T]) Open(context.Context, connector.Subtask) (connector.Reader[T, Split], error) {
+	return &reader[T]{source: s}, nil
+}
+
+type reader[T any] struct {
+	source *SliceSource[T]
+	todo   []Split // todo[0] is being read
+	out    []T
+}
+
+func (r *reader[T]) Assign(splits []Split) error {
+	for _, sp := range splits {
+		if sp.Index < 0 || sp.Index >= int64(r.source.splits) || sp.Next < r.source.start(sp.Index) || sp.Next > r.source.start(sp.Index+1) {
+			return fmt.Errorf("read split %d: it has no record %d; is the slice the same as before?", sp.Index, sp.Next)
+		}
+	}
+	r.todo = append(r.todo, splits...)
+	return nil
+}
+
+func (r *reader[T]) Read(_ context.Context, most int) (b connector.Batch[T, Split], _ error) {
+	if len(r.todo) == 0 {
+		b.Status = connector.End
+		return b, nil
+	}
+	sp := &r.todo[0]
+	end := r.source.start(sp.Index + 1)
+	n := min(int64(most), int64(r.source.batch), end-sp.Next)
+	r.out = append(r.out[:0], r.source.rows[sp.Next:sp.Next+n]...) // the caller may overwrite what it gets
+	sp.Next += n
+	b.Records, b.Split, b.Done = r.out, *sp, sp.Next == end
+	if b.Done {
+		if r.todo = r.todo[1:]; len(r.todo) == 0 {
+			b.Status = connector.End
+		}
+	}
+	return b, nil
+}
+
+func (r *reader[T]) Close() error { return nil }
