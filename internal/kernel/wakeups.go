@@ -170,7 +170,7 @@ func (x *wakeups[K]) due(dst []wakeKey[K], w eventtime.Time, budget *int) (_ []w
 			x.near = x.hours[0].win.EndTime()
 			continue
 		}
-		x.near = max(x.near, w.Floor(hourWidth, 0)+hourWidth)
+		x.near = max(x.near, min(w, lastTimer).Floor(hourWidth, 0)+hourWidth)
 		return dst, true, nil
 	}
 }
