@@ -142,7 +142,7 @@ func (in *aggregateInput[K, V, A, Out]) process(o *aggregate[K, A, Out], b Batch
 			return err
 		}
 	}
-	native, add := t.key.Native, in.add
+	native, add := t.native, in.add
 	var s *segment[K, A]
 	var win window.Window
 	known := false
