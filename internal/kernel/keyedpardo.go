@@ -138,10 +138,10 @@ func (o *keyedParDo[K, V, Out]) connect(outs []Output) {
 func (o *keyedParDo[K, V, Out]) openState(c *OpenContext) (err error) {
 	var names map[fieldName]uint64
 	var next uint64
-	var near eventtime.Time
+	var h horizons
 	if c.Restore != nil {
 		o.w = c.Restore.Watermark
-		if near, next, names, err = parseBlob(c.Restore.Blob); err != nil {
+		if h, next, names, err = parseBlob(c.Restore.Blob); err != nil {
 			return err
 		}
 	}
@@ -159,7 +159,7 @@ func (o *keyedParDo[K, V, Out]) openState(c *OpenContext) (err error) {
 	}
 	err = o.state.restore(func(s *segment[K, keyState]) { o.windows = insertSorted(o.windows, s) })
 	if err == nil {
-		err = o.wakes.restore(near)
+		err = o.wakes.restore(h)
 	}
 	return err
 }
@@ -192,7 +192,7 @@ func (o *keyedParDo[K, V, Out]) processRows(rows []Element[coder.KV[K, V]]) erro
 		r := &rows[i]
 		if !known || r.Window != win {
 			win, known = r.Window, true
-			s, expired = t.segments[win], o.w >= expiry(win, o.Lateness)
+			s, expired = t.lookup(win), o.w >= expiry(win, o.Lateness)
 		}
 		if expired {
 			o.late.E = append(o.late.E, *r)
@@ -246,7 +246,7 @@ func (o *keyedParDo[K, V, Out]) load(rows []Element[coder.KV[K, V]]) error {
 
 // want notes a state for load, if it may be in the backend alone.
 func (o *keyedParDo[K, V, Out]) want(k K, win window.Window) error {
-	s := o.state.segments[win]
+	s := o.state.lookup(win)
 	if s == nil || !s.spilled {
 		return nil
 	}
@@ -423,7 +423,7 @@ func (o *keyedParDo[K, V, Out]) Snapshot(checkpoint int64, base bool) (OpSnapsho
 	if err != nil {
 		return OpSnapshot{}, fmt.Errorf("checkpoint %d: %w", checkpoint, err)
 	}
-	return OpSnapshot{Blob: o.schema.appendBlob(nil, o.wakes.near), Keyed: p}, nil
+	return OpSnapshot{Blob: o.schema.appendBlob(nil, o.wakes.horizons()), Keyed: p}, nil
 }
 
 // Close implements Operator.

@@ -310,12 +310,12 @@ func TestHandlerSetsAndClearsOtherTimers(t *testing.T) {
 	})
 }
 
-// A timer set later leaves its wake-up where it was; one set earlier moves it, out of an hour too.
+// A timer set later leaves its wake-up where it was; one set earlier moves it, out of another level too.
 func TestTimerMayMoveBothWays(t *testing.T) {
 	each(t, func(t *testing.T, after func(*keyedRig)) {
 		s := &stepOf{element: func(s *stepOf, c *ProcessContext, v int64) { s.a.Set(ms(eventtime.Time(v))) }}
 		g := newKeyedRig(t, s.fns()).start()
-		const day = 24 * hourWidth
+		const day = dayWidth
 		for _, at := range []int64{500, 9 * day, 30 * day, 2 * day, 700} {
 			g.put("k", at, 1, window.GlobalWindow)
 			after(g)
@@ -713,8 +713,8 @@ func TestKeyedStateFormat(t *testing.T) {
 	EventTimer(d, "t", func(*ProcessContext, string, *Emitter[string]) error { return nil })
 	cells := state.SetOf(d).Decls
 	s := newSchema(cells, d.timers, nil, 0)
-	blob := "01" + "80bab703" + "04" + "03" + "6301016e" + "63020173" + "74030174"
-	if got := hex.EncodeToString(s.appendBlob(nil, hourWidth)); got != blob {
+	blob := "01" + "c0a907" + "80f0b252" + "04" + "03" + "6301016e" + "63020173" + "74030174"
+	if got := hex.EncodeToString(s.appendBlob(nil, horizons{minuteWidth, dayWidth})); got != blob {
 		t.Errorf("the blob is\n%s, want\n%s", got, blob)
 	}
 	n, text := int64(300), "hi"
@@ -761,7 +761,7 @@ func FuzzKeyedStateDecode(f *testing.F) {
 func FuzzKeyedStateBlob(f *testing.F) {
 	d := &KeyedDecl{}
 	state.NewValue[int64](d, "n")
-	f.Add(newSchema(state.SetOf(d).Decls, nil, nil, 0).appendBlob(nil, hourWidth))
+	f.Add(newSchema(state.SetOf(d).Decls, nil, nil, 0).appendBlob(nil, horizons{minuteWidth, dayWidth}))
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, src []byte) {
 		_, next, names, err := parseBlob(src)

@@ -49,7 +49,7 @@ type keyedStats struct {
 	fired, expired, late     int
 	crashes, inFiring        int // crashes, and of these in the midst of a firing
 	spilledState, spilledIdx int // steps after which there was something in the backend alone
-	hours                    int // times that wake-ups waited in an hour
+	minutes, days            int // steps after which wake-ups waited in a minute or day
 }
 
 func walkSeeds[K comparable](t *testing.T, runs int, key func(*rand.Rand, int) K) {
@@ -57,7 +57,7 @@ func walkSeeds[K comparable](t *testing.T, runs int, key func(*rand.Rand, int) K
 	EachSeed(t, runs, func(seed uint64) error { return walkKeyed(seed, key, &sum) })
 	t.Logf("%+v", sum)
 	// A test that meets nothing proves nothing.
-	if s := sum; *seedFlag == 0 && min(s.fired, s.expired, s.late, s.crashes, s.inFiring, s.spilledState, s.spilledIdx, s.hours) == 0 {
+	if s := sum; *seedFlag == 0 && min(s.fired, s.expired, s.late, s.crashes, s.inFiring, s.spilledState, s.spilledIdx, s.minutes, s.days) == 0 {
 		t.Errorf("something was never met: %+v", sum)
 	}
 }
@@ -76,8 +76,8 @@ type keyAPI interface {
 	emit(s string)
 }
 
-// delays of timers, in ms: within a bucket, within an hour, beyond it, and the past.
-var delays = []int64{0, 1, 7, 150, 700, 1500, 9000, 70_000, 3_600_000, 4_000_000, 90_000_000, -300, -5000}
+// delays of timers, in ms: within a bucket, a minute, a day, beyond it, and the past.
+var delays = []int64{0, 1, 7, 150, 700, 1500, 9000, 70_000, 3_600_000, 4_000_000, 90_000_000, 800_000_000, -300, -5000}
 
 // act is a call: what it does follows from its arguments and from what it reads.
 func act(a keyAPI, what string, at eventtime.Time, x uint64) {
@@ -437,7 +437,7 @@ func (w *keyedWalk[K]) step() error {
 	case n < 5:
 		return w.process()
 	case n < 8:
-		by := []int64{1, 50, 400, 3000, 60_000, 3_000_000, 10_000_000}[w.r.IntN(7)]
+		by := []int64{1, 50, 400, 3000, 60_000, 3_000_000, 200_000_000}[w.r.IntN(7)]
 		if w.r.IntN(2) == 0 {
 			by = min(by, 1000)
 		}
@@ -612,7 +612,8 @@ func (w *keyedWalk[K]) check() error {
 	o := w.op
 	w.stats.spilledState += o.state.spilled
 	w.stats.spilledIdx += o.wakes.table.spilled
-	w.stats.hours += len(o.wakes.hours)
+	w.stats.minutes += len(o.wakes.levels[1].buckets)
+	w.stats.days += len(o.wakes.levels[2].buckets)
 	for name, used := range map[string][2]int64{"state": {o.state.used, o.state.max}, "index": {o.wakes.table.used, o.wakes.table.max}} {
 		if used[0] > used[1] {
 			return fmt.Errorf("the %s has %d bytes, its limit is %d", name, used[0], used[1])
@@ -632,8 +633,10 @@ func (w *keyedWalk[K]) checkIndex() error {
 	if err != nil {
 		return err
 	}
-	if o.wakes.near <= min(o.w, lastTimer) {
-		return fmt.Errorf("near is %v, not beyond watermark %v", o.wakes.near, o.w)
+	for i, t := range o.wakes.horizons() {
+		if t <= min(o.w, lastTimer) {
+			return fmt.Errorf("level %d ends at %v, not beyond watermark %v", i, t, o.w)
+		}
 	}
 	n := 0
 	for at, s := range states {

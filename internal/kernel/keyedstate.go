@@ -87,9 +87,12 @@ func newSchema(cells []cell.Decl, timers []*timer, stored map[fieldName]uint64, 
 	return s
 }
 
-// appendBlob encodes what a restored operator must know, near included.
-func (s *schema) appendBlob(dst []byte, near eventtime.Time) []byte {
-	dst = binary.AppendVarint(append(dst, schemaVersion), int64(near))
+// appendBlob encodes what a restored operator must know.
+func (s *schema) appendBlob(dst []byte, h horizons) []byte {
+	dst = append(dst, schemaVersion)
+	for _, t := range h {
+		dst = binary.AppendVarint(dst, int64(t))
+	}
 	dst = binary.AppendUvarint(dst, s.next)
 	dst = binary.AppendUvarint(dst, uint64(len(s.ids)))
 	for i, id := range s.ids {
@@ -106,18 +109,21 @@ func (s *schema) appendBlob(dst []byte, near eventtime.Time) []byte {
 	return dst
 }
 
-func parseBlob(src []byte) (near eventtime.Time, next uint64, names map[fieldName]uint64, err error) {
-	bad := func(what string) (eventtime.Time, uint64, map[fieldName]uint64, error) {
-		return 0, 0, nil, fmt.Errorf("restore keyed state: %s of its description is malformed", what)
+func parseBlob(src []byte) (h horizons, next uint64, names map[fieldName]uint64, err error) {
+	bad := func(what string) (horizons, uint64, map[fieldName]uint64, error) {
+		return h, 0, nil, fmt.Errorf("restore keyed state: %s of its description is malformed", what)
 	}
 	if len(src) == 0 || src[0] != schemaVersion {
 		return bad("the version")
 	}
-	v, w := binary.Varint(src[1:])
-	if w <= 0 {
-		return bad("the time")
+	src = src[1:]
+	for i := range h {
+		v, w := binary.Varint(src)
+		if w <= 0 {
+			return bad("a horizon")
+		}
+		h[i], src = eventtime.Clamp(eventtime.Time(v)), src[w:]
 	}
-	near, src = eventtime.Clamp(eventtime.Time(v)), src[1+w:]
 	uvarint := func() (v uint64, ok bool) {
 		v, w := binary.Uvarint(src)
 		if w <= 0 {
@@ -149,7 +155,7 @@ func parseBlob(src []byte) (near eventtime.Time, next uint64, names map[fieldNam
 	if len(src) > 0 {
 		return bad("the end")
 	}
-	return near, next, names, nil
+	return h, next, names, nil
 }
 
 // newState is the state of a key that has nothing yet.

@@ -42,7 +42,7 @@ func (o *keyedParDo[K, V, Out]) fire(budget *int) (bool, error) {
 // wake fires the due timers of a key and window, and moves its wake-up. It returns false if the budget ends
 // before: the timers that have fired are gone, and the wake-up is where it was.
 func (o *keyedParDo[K, V, Out]) wake(k wakeKey[K], budget *int) (bool, error) {
-	s := o.state.segments[k.win]
+	s := o.state.lookup(k.win)
 	if s == nil {
 		return true, nil // what was due has been removed since
 	}

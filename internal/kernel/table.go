@@ -42,6 +42,7 @@ type Table[K comparable, A any] struct {
 	used     int64 // bytes resident, roughly
 	resident int
 	segments map[window.Window]*segment[K, A]
+	recent   *segment[K, A] // found last
 	clock    []*segment[K, A] // all segments, in the order of the eviction hand; segment.clockAt is the position
 	hand     int
 	evicts   bool // the limit was reached: entries are marked when used
@@ -155,9 +156,17 @@ func (t *Table[K, A]) entryBytes() int {
 	return int(unsafe.Sizeof(e)) + int(unsafe.Sizeof(e.key)) + 16
 }
 
+// lookup returns the segment of a window, or nil.
+func (t *Table[K, A]) lookup(w window.Window) *segment[K, A] {
+	if t.recent == nil || t.recent.win != w {
+		t.recent = t.segments[w]
+	}
+	return t.recent
+}
+
 // segment returns the segment of a window, making it if need be.
 func (t *Table[K, A]) segment(w window.Window) (s *segment[K, A], made bool) {
-	if s := t.segments[w]; s != nil {
+	if s := t.lookup(w); s != nil {
 		return s, false
 	}
 	if n := len(t.free); n > 0 {
@@ -560,6 +569,7 @@ func (t *Table[K, A]) dropSegment(s *segment[K, A]) error {
 		}
 	}
 	delete(t.segments, s.win)
+	t.recent = nil
 	last := t.clock[len(t.clock)-1]
 	t.clock[s.clockAt] = last
 	last.clockAt = s.clockAt

@@ -13,25 +13,32 @@ import (
 // wakeups is the index of a keyed step: when to look at which key and window. docs/design/timers.md tells
 // why it is coarse and lazy.
 //
-//	                near                                  time ─▶
-//	│fine│fine│fine│      hour      │                │      hour      │
+//	             until of tenths    until of minutes              time ─▶
+//	│tenth│tenth│tenth│    minute    │    minute    │      day      │
 //
-// A wake-up before near lies in a bucket of a second, another in one of an hour. A bucket is a segment of
-// the table; segment.fireAt is no later than the first wake-up in it.
+// A bucket is a segment of the table; segment.fireAt is no later than the first wake-up in it.
 type wakeups[K comparable] struct {
 	table  *Table[wakeKey[K], eventtime.Time]
-	near   eventtime.Time
-	fine   []*segment[wakeKey[K], eventtime.Time] // in the order of time
-	hours  []*segment[wakeKey[K], eventtime.Time]
-	peeked *segment[wakeKey[K], eventtime.Time] // of fine: not looked through to its end yet
+	levels [levels]level[K]
+	peeked *segment[wakeKey[K], eventtime.Time] // of level 0: not looked through to its end yet
+}
+
+// level is the buckets of one width. A wake-up before until lies here, unless it is before that of a finer
+// level; a bucket that begins before the until of a finer level is on its way there.
+type level[K comparable] struct {
+	width   int64 // ms, a multiple of the finer level's
+	until   eventtime.Time
+	buckets []*segment[wakeKey[K], eventtime.Time] // in the order of time
 }
 
 const (
-	fineWidth = 1000
-	hourWidth = 3600 * fineWidth
+	levels      = 3
+	tenthWidth  = 100
+	minuteWidth = 600 * tenthWidth
+	dayWidth    = 1440 * minuteWidth
 
-	// The range of times of timers: no hour reaches beyond the range of time.
-	firstTimer = eventtime.Min + 2*hourWidth
+	// The range of times of timers: no day reaches beyond the range of time.
+	firstTimer = eventtime.Min + 2*dayWidth
 	lastTimer  = eventtime.EndOfGlobalWindow
 
 	wakeupTable = statebackend.Table(1)
@@ -77,14 +84,30 @@ func newWakeups[K comparable](key coder.Key[K], c *OpenContext) (*wakeups[K], er
 	}
 	t := newTable(tableConfig[wakeKey[K], eventtime.Time]{wakeKeys[K]{key}, times, nil}, c)
 	t.id, t.native, t.tail = wakeupTable, key.Native, wakeTail
-	return &wakeups[K]{table: t, near: firstTimer.Floor(hourWidth, 0)}, nil
+	x := &wakeups[K]{table: t, levels: [levels]level[K]{{width: tenthWidth}, {width: minuteWidth}, {width: dayWidth, until: noTime}}}
+	for i := range levels - 1 {
+		x.levels[i].until = firstTimer.Floor(dayWidth, 0)
+	}
+	return x, nil
 }
 
-func (x *wakeups[K]) restore(near eventtime.Time) error {
-	if near != near.Floor(hourWidth, 0) {
-		return fmt.Errorf("restore keyed state: wake-ups are by the second until %v, which is not a full hour", near)
+// horizons are until of the levels that have one, which a restored index must be told.
+type horizons [levels - 1]eventtime.Time
+
+func (x *wakeups[K]) horizons() (h horizons) {
+	for i := range h {
+		h[i] = x.levels[i].until
 	}
-	x.near = near
+	return h
+}
+
+func (x *wakeups[K]) restore(h horizons) error {
+	for i, t := range h {
+		if t != t.Floor(x.levels[i+1].width, 0) || i > 0 && t < h[i-1] {
+			return fmt.Errorf("restore keyed state: horizons %v of wake-ups are not whole minutes and days in order", h)
+		}
+		x.levels[i].until = t
+	}
 	return x.table.restore(func(s *segment[wakeKey[K], eventtime.Time]) {
 		s.fireAt = int64(s.win.StartTime())
 		x.list(s)
@@ -92,19 +115,22 @@ func (x *wakeups[K]) restore(near eventtime.Time) error {
 }
 
 func (x *wakeups[K]) list(s *segment[wakeKey[K], eventtime.Time]) {
-	if s.win.EndTime()-s.win.StartTime() <= fineWidth { // less at the beginning of time
-		x.fine = insertSorted(x.fine, s)
-	} else {
-		x.hours = insertSorted(x.hours, s)
+	width := int64(s.win.EndTime() - s.win.StartTime()) // less than a tenth at the beginning of time
+	for i := range x.levels {
+		if l := &x.levels[i]; width <= l.width {
+			l.buckets = insertSorted(l.buckets, s)
+			return
+		}
 	}
 }
 
 // bucket is the bucket of a time.
 func (x *wakeups[K]) bucket(at eventtime.Time) window.Window {
-	width := int64(fineWidth)
-	if at >= x.near {
-		width = hourWidth
+	i := 0
+	for at >= x.levels[i].until {
+		i++
 	}
+	width := x.levels[i].width
 	start := at.Floor(width, 0)
 	return window.New(start, start+eventtime.Time(width))
 }
@@ -117,7 +143,7 @@ func (x *wakeups[K]) move(k wakeKey[K], from, to eventtime.Time) error {
 	}
 	if from != noTime {
 		if old = x.bucket(from); old != now {
-			if s := x.table.segments[old]; s != nil {
+			if s := x.table.lookup(old); s != nil {
 				if err := x.table.removeKey(s, k); err != nil {
 					return err
 				}
@@ -139,44 +165,58 @@ func (x *wakeups[K]) move(k wakeKey[K], from, to eventtime.Time) error {
 // Each is appended again until its wake-up has moved, which must be before the next call. done says that
 // none is left; otherwise there may be none in dst although there are more.
 func (x *wakeups[K]) due(dst []wakeKey[K], w eventtime.Time, budget *int) (_ []wakeKey[K], done bool, err error) {
-	for {
-		if len(x.hours) > 0 && x.hours[0].win.StartTime() < x.near {
-			if finished, err := x.refine(x.hours[0], budget); !finished || err != nil {
-				return dst, false, err
-			}
-			x.hours = popFront(x.hours)
-			continue
-		}
-		if x.peeked == nil && len(x.fine) > 0 && x.fine[0].fireAt <= int64(w) {
-			x.peeked = x.fine[0]
+	for *budget > 0 && len(dst) == 0 {
+		tenths := &x.levels[0].buckets
+		if from := x.leaving(); from != nil {
+			err = x.refine(from, budget)
+		} else if x.peeked != nil {
+			dst, err = x.peek(dst, w, budget)
+		} else if len(*tenths) > 0 && (*tenths)[0].fireAt <= int64(w) {
+			x.peeked = (*tenths)[0]
 			x.peeked.fireAt = never
+		} else if len(*tenths) > 0 && (*tenths)[0].win.EndTime() <= w {
+			err = x.table.dropSegment((*tenths)[0]) // everything in it has fired or moved
+			*tenths = popFront(*tenths)
+		} else if !x.open(w) {
+			return dst, true, nil
 		}
-		if s := x.peeked; s != nil {
-			dst, err = x.peek(s, dst, w, budget)
-			if err != nil || *budget <= 0 || len(dst) > 0 {
-				return dst, false, err
-			}
-			continue
+		if err != nil {
+			return dst, false, err
 		}
-		if len(x.fine) > 0 && x.fine[0].win.EndTime() <= w {
-			// Everything in it has fired or moved.
-			if err := x.table.dropSegment(x.fine[0]); err != nil {
-				return dst, false, err
-			}
-			x.fine = popFront(x.fine)
-			continue
-		}
-		if len(x.hours) > 0 && x.hours[0].win.StartTime() <= w {
-			x.near = x.hours[0].win.EndTime()
-			continue
-		}
-		x.near = max(x.near, min(w, lastTimer).Floor(hourWidth, 0)+hourWidth)
-		return dst, true, nil
 	}
+	return dst, false, nil
 }
 
-// peek appends what is due in a bucket of a second, and keeps the first wake-up that is not.
-func (x *wakeups[K]) peek(s *segment[wakeKey[K], eventtime.Time], dst []wakeKey[K], w eventtime.Time, budget *int) ([]wakeKey[K], error) {
+// leaving is the level of a bucket that must be taken apart, or nil.
+func (x *wakeups[K]) leaving() *level[K] {
+	for i := 1; i < levels; i++ {
+		if b := x.levels[i].buckets; len(b) > 0 && b[0].win.StartTime() < x.levels[i-1].until {
+			return &x.levels[i]
+		}
+	}
+	return nil
+}
+
+// open lets the finer levels reach over the first bucket that begins at or before w. If there is none it
+// returns false: then they reach beyond w.
+func (x *wakeups[K]) open(w eventtime.Time) bool {
+	for i := 1; i < levels; i++ {
+		if b := x.levels[i].buckets; len(b) > 0 && b[0].win.StartTime() <= w {
+			x.levels[i-1].until = b[0].win.EndTime()
+			return true
+		}
+	}
+	for i := 1; i < levels; i++ {
+		width := x.levels[i].width
+		end := min(w, lastTimer).Floor(width, 0) + eventtime.Time(width)
+		x.levels[i-1].until = max(x.levels[i-1].until, end)
+	}
+	return false
+}
+
+// peek appends what is due in a bucket of level 0, and keeps the first wake-up that is not.
+func (x *wakeups[K]) peek(dst []wakeKey[K], w eventtime.Time, budget *int) ([]wakeKey[K], error) {
+	s := x.peeked
 	done, err := x.table.peek(s, budget, func(k wakeKey[K], at eventtime.Time) {
 		if at <= w {
 			dst = append(dst, k)
@@ -190,13 +230,15 @@ func (x *wakeups[K]) peek(s *segment[wakeKey[K], eventtime.Time], dst []wakeKey[
 	return dst, err
 }
 
-// refine moves the wake-ups of an hour, which ends at or before near, into buckets of a second.
-func (x *wakeups[K]) refine(hour *segment[wakeKey[K], eventtime.Time], budget *int) (bool, error) {
-	done, err := x.table.pass(hour, budget, true, func(s *segment[wakeKey[K], eventtime.Time], e *entry[wakeKey[K], eventtime.Time]) error {
+// refine moves the wake-ups of the first bucket of a level to finer ones.
+func (x *wakeups[K]) refine(l *level[K], budget *int) error {
+	s := l.buckets[0]
+	done, err := x.table.pass(s, budget, true, func(_ *segment[wakeKey[K], eventtime.Time], e *entry[wakeKey[K], eventtime.Time]) error {
 		return x.move(e.key, noTime, e.acc)
 	})
 	if err != nil || !done {
-		return false, err
+		return err
 	}
-	return true, x.table.dropSegment(hour)
+	l.buckets = popFront(l.buckets)
+	return x.table.dropSegment(s)
 }
