@@ -42,7 +42,7 @@ type Table[K comparable, A any] struct {
 	used     int64 // bytes resident, roughly
 	resident int
 	segments map[window.Window]*segment[K, A]
-	recent   *segment[K, A] // found last
+	recent   *segment[K, A]   // found last
 	clock    []*segment[K, A] // all segments, in the order of the eviction hand; segment.clockAt is the position
 	hand     int
 	evicts   bool // the limit was reached: entries are marked when used

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/millstream/millstream/sdk"
 	"github.com/millstream/millstream/sdk/connector"
 )
 
@@ -29,12 +30,17 @@ type FileSource[T any] struct {
 var _ connector.Source[struct{}, Split] = (*FileSource[struct{}])(nil)
 
 // SourceOption configures a Source.
-type SourceOption func(*sourceOptions)
+type SourceOption struct {
+	sdk.ReadOption
+	apply func(*sourceOptions)
+}
 
 type sourceOptions struct{ bytes int64 }
 
 // SplitBytes is the size of the splits that a large file is cut into. It is 64 MiB by default.
-func SplitBytes(n int64) SourceOption { return func(o *sourceOptions) { o.bytes = n } }
+func SplitBytes(n int64) SourceOption {
+	return SourceOption{sdk.ConnectorOption("jsonlio.SplitBytes"), func(o *sourceOptions) { o.bytes = n }}
+}
 
 // Source reads the lines of a file, of all files *.jsonl of a directory, or of all files of a pattern as of
 // filepath.Glob, in the order of their names. Each line is a JSON value that json.Unmarshal takes into a T;
@@ -43,7 +49,7 @@ func SplitBytes(n int64) SourceOption { return func(o *sourceOptions) { o.bytes 
 func Source[T any](path string, opts ...SourceOption) *FileSource[T] {
 	o := sourceOptions{bytes: 64 << 20}
 	for _, opt := range opts {
-		opt(&o)
+		opt.apply(&o)
 	}
 	return &FileSource[T]{path, max(1, o.bytes)}
 }
