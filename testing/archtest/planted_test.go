@@ -21,7 +21,7 @@ func lawful() map[string]string {
 		"statebackend/rocksdb/doc.go":      "// Package rocksdb keeps state on disk.\npackage rocksdb\n",
 		"statebackend/rocksdb/cgo.go":      "//go:build rocksdb && linux\n\npackage rocksdb\n\nimport \"C\"\n",
 		"examples/01-hello/main.go":        "// Command 01-hello greets.\npackage main\n\nimport \"flag\"\n\nfunc main() { flag.Parse() }\n",
-		"docs/format/keys.md":              "# Keys\n\n```\n# not a title [nor](a-link)\n```\n\n## Key groups\n",
+		"docs/format/keys.md":              "# Keys\n\n```\n# not a title [nor](a-link)\n```\n\n    # nor [this](either)\n\n## Key groups\n",
 		"sdk/coder/testdata/broken.go":     "this is data",
 		"testing/servers/go.mod":           "module github.com/millstream/millstream/testing/servers\n",
 		"testing/servers/cmd/s3/server.go": "// Command s3 serves.\npackage main\n\nimport \"example.com/any\"\n",
