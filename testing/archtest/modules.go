@@ -23,7 +23,7 @@ var dependencies = []dependency{
 	{"github.com/dustin/go-humanize", "sizes and counts in flags and reports, as people write them", []string{"runners"}},
 	{"github.com/google/go-cmp", "differences in tests that a reader understands", nil},
 	{"github.com/linxGnu/grocksdb", "a second RocksDB binding, that tests check ours against", nil},
-	{"github.com/parquet-go/parquet-go", "Parquet files", []string{"io/parquetio", "examples/flights/internal/sample"}},
+	{"github.com/parquet-go/parquet-go", "Parquet files", []string{"io/parquetio", "examples/flights/internal/..."}},
 	{"github.com/tidwall/btree", "the ordered, copy-on-write map of the memory backend", []string{"statebackend/memory"}},
 	{"github.com/zeebo/xxh3", "the hash that key groups are defined by", []string{"statebackend", "sdk/coder"}},
 	{"go.yaml.in/yaml/v3", "Beam's file of reference encodings is YAML", nil},

@@ -185,6 +185,9 @@ func TestPlantedViolationsAreFound(t *testing.T) {
 			"package documentation: internal/eventtime/eventtime.go: package internal/eventtime is documented in 2 files instead of one"}},
 		{"documentation of something else", "sdk/window/window.go", "// This package …\npackage window\n", []string{
 			`package documentation: sdk/window/window.go:1: documentation does not begin with "Package window "`}},
+		{"program documented as a package", "examples/02-count/main.go", "// Package main counts.\npackage main\n", []string{
+			`package documentation: examples/02-count/main.go:1: documentation does not begin with "Command 02-count "`}},
+		{"program by its name", "examples/count/main.go", "// Count counts.\npackage main\n", nil},
 		{"no title", "docs/run.md", "Run\n", []string{"one title a page: docs/run.md: has 0 titles (# …) instead of one"}},
 		{"two titles", "docs/run.md", "# Run\n\n# Stop\n", []string{"one title a page: docs/run.md: has 2 titles (# …) instead of one"}},
 		{"broken link", "docs/run.md", "# Run\n\n[there](../there.md), [here](#run), [keys](format/keys.md), `[code](x)`, [web](https://example.com/x)\n", []string{

@@ -56,10 +56,11 @@ func stale(exceptions map[string]string, used map[string]bool) (out []finding) {
 // The files of this package state what others must not contain.
 func (f *file) isLaw() bool { return f.pkg() == "testing/archtest" }
 
-// grep finds a pattern in the text files that are not laws.
-func (t *tree) grep(pattern *regexp.Regexp, says string) (out []finding) {
+// grep finds a pattern in the text files that are not laws. Any match contains one of the words, which are found
+// a hundred times faster.
+func (t *tree) grep(pattern *regexp.Regexp, says string, anyOf ...string) (out []finding) {
 	for _, f := range t.files {
-		if f.isLaw() {
+		if f.isLaw() || !slices.ContainsFunc(anyOf, func(w string) bool { return bytes.Contains(f.text, []byte(w)) }) {
 			continue
 		}
 		for i, line := range bytes.Split(f.text, []byte("\n")) {
@@ -74,22 +75,25 @@ func (t *tree) grep(pattern *regexp.Regexp, says string) (out []finding) {
 var unfinished = regexp.MustCompile(`\b(TODO|FIXME|XXX|HACK)\b`)
 
 func noUnfinishedWork(t *tree) []finding {
-	return t.grep(unfinished, "%s: finish it, or say what is and is not")
+	return t.grep(unfinished, "%s: finish it, or say what is and is not", "TODO", "FIXME", "XXX", "HACK")
 }
 
-var machines = []*regexp.Regexp{
+var (
 	// A path that only one machine has.
-	regexp.MustCompile(`(?:^|[^\w./\-])(/(?:root|work|home/\w+|Users/\w+)/[\w.\-]+)`),
-	// Hosts that are private, or that an ordinary client of a registry knows by itself.
-	regexp.MustCompile(`://(?:[\w.\-]*@)?((?:10\.|192\.168\.|172\.(?:1[6-9]|2\d|3[01])\.)[\d.]+|[\w\-.]+\.(?:internal|local|lan|corp|intranet))\b`),
-	regexp.MustCompile(`\b((?:proxy|sum)\.golang\.org|deb\.debian\.org|archive\.ubuntu\.com|registry\.npmjs\.org|files\.pythonhosted\.org)\b`),
-}
+	machinePath = regexp.MustCompile(`(?:^|[^\w./\-])(/(?:root|work|home/\w+|Users/\w+)/[\w.\-]+)`)
+	// A private host or address.
+	privateHost = regexp.MustCompile(`://(?:[\w.\-]*@)?((?:10\.|192\.168\.|172\.(?:1[6-9]|2\d|3[01])\.)[\d.]+|[\w\-.]+\.(?:internal|local|lan|corp|intranet))\b`)
+	// A host that the ordinary client of a registry knows by itself.
+	registryHost = regexp.MustCompile(`\b((?:proxy|sum)\.golang\.org|deb\.debian\.org|archive\.ubuntu\.com|registry\.npmjs\.org|files\.pythonhosted\.org)\b`)
+)
 
-func noMachines(t *tree) (out []finding) {
-	for _, m := range machines {
-		out = append(out, t.grep(m, "%s is a name that other machines do not have or need")...)
-	}
-	return out
+func noMachines(t *tree) []finding {
+	const says = "%s is a name that other machines do not have or need"
+	return slices.Concat(
+		t.grep(machinePath, says, "/root/", "/work/", "/home/", "/Users/"),
+		t.grep(privateHost, says, "://"),
+		t.grep(registryHost, says, ".golang.org", ".debian.org", ".ubuntu.com", ".npmjs.org", ".pythonhosted.org"),
+	)
 }
 
 // calls yields the calls pkg.name(…) and value.name(…) of a file with the function that they stand in.
@@ -168,12 +172,12 @@ func packageDocumentation(t *tree) (out []finding) {
 			continue
 		}
 		docs[f.pkg()]++
-		lead := "Package " + f.ast.Name.Name + " "
-		if f.ast.Name.Name == "main" {
-			lead = "Command " + path.Base(f.pkg()) + " "
+		leads := []string{"Package " + f.ast.Name.Name + " "}
+		if name := path.Base(f.pkg()); f.ast.Name.Name == "main" {
+			leads = []string{"Command " + name + " ", strings.ToUpper(name[:1]) + name[1:] + " "}
 		}
-		if !strings.HasPrefix(f.ast.Doc.Text(), lead) {
-			out = append(out, finding{f.path, t.fset.Position(f.ast.Doc.Pos()).Line, fmt.Sprintf("documentation does not begin with %q", lead)})
+		if !slices.ContainsFunc(leads, func(lead string) bool { return strings.HasPrefix(f.ast.Doc.Text(), lead) }) {
+			out = append(out, finding{f.path, t.fset.Position(f.ast.Doc.Pos()).Line, fmt.Sprintf("documentation does not begin with %q", leads[0])})
 		}
 	}
 	for _, pkg := range slices.Sorted(maps.Keys(first)) {
