@@ -36,35 +36,36 @@ var (
 // timed-out checkpoints, crashes them and restores the last complete one; the committed output must equal
 // that of a naive evaluation, and no job may get stuck.
 func TestRandomJobsAreExact(t *testing.T) {
-	if *seedFlag != 0 {
-		st, err := runRandomJob(*seedFlag)
-		t.Logf("%+v", st)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	start := *startSeed
-	if start == 0 {
-		start = uint64(time.Now().UnixNano())
-	}
-	var sum stats
-	for i := range *runsFlag {
-		seed := start + uint64(i)
-		st, err := runRandomJob(seed)
-		if err != nil {
-			t.Fatalf("seed %d: %v\nrerun: go test ./internal/engine -run TestRandomJobsAreExact -engine.seed=%d", seed, err, seed)
-		}
-		sum.add(st)
-	}
-	t.Logf("seeds %d to %d: %+v", start, start+uint64(*runsFlag)-1, sum)
+	sum := runSeeds(t, *runsFlag, runRandomJob)
 	// A run that exercises nothing proves nothing.
-	if *runsFlag >= 100 && (sum.Crashes == 0 || sum.Checkpoints == 0 || sum.Recorded == 0 || sum.Bases == 0 || sum.Panes == 0) {
+	if sum.Jobs >= 100 && (sum.Crashes == 0 || sum.Checkpoints == 0 || sum.Recorded == 0 || sum.Bases == 0 || sum.Panes == 0) {
 		t.Errorf("something was never exercised: %+v", sum)
 	}
 }
 
-type stats struct{ Jobs, Checkpoints, Aborted, Crashes, Recorded, Bases, Panes, Steps int }
+// runSeeds runs f for one seed after the other, fresh ones each time, and says how to repeat a failure.
+func runSeeds(t *testing.T, runs int, f func(seed uint64) (stats, error)) (sum stats) {
+	t.Helper()
+	start := *startSeed
+	if start == 0 {
+		start = uint64(time.Now().UnixNano())
+	}
+	if *seedFlag != 0 {
+		start, runs = *seedFlag, 1
+	}
+	for i := range runs {
+		seed := start + uint64(i)
+		st, err := f(seed)
+		if err != nil {
+			t.Fatalf("seed %d: %v\nrerun: go test ./internal/engine -run %s -engine.seed=%d", seed, err, t.Name(), seed)
+		}
+		sum.add(st)
+	}
+	t.Logf("seeds %d to %d: %+v", start, start+uint64(runs)-1, sum)
+	return sum
+}
+
+type stats struct{ Jobs, Checkpoints, Aborted, Crashes, Recorded, Bases, Panes, Late, Steps int }
 
 func (s *stats) add(o stats) {
 	s.Jobs += o.Jobs
@@ -74,6 +75,7 @@ func (s *stats) add(o stats) {
 	s.Recorded += o.Recorded
 	s.Bases += o.Bases
 	s.Panes += o.Panes
+	s.Late += o.Late
 	s.Steps += o.Steps
 }
 
@@ -113,6 +115,7 @@ type numbers struct {
 	keys      int64
 	disorder  int64
 	salt      uint64
+	silent    int // reads in a row that bring nothing, now and then; 10 ms each
 }
 
 type numberSplit struct{ ID, Next int64 }
@@ -148,6 +151,7 @@ type numberReader struct {
 	todo []numberSplit
 	out  []kv
 	turn int
+	mute int // reads that will bring nothing
 }
 
 func (r *numberReader) Assign(s []numberSplit) error { r.todo = append(r.todo, s...); return nil }
@@ -157,7 +161,15 @@ func (r *numberReader) Read(_ context.Context, max int) (b connector.Batch[kv, n
 		b.Status = connector.End
 		return b, nil
 	}
+	if r.mute > 0 {
+		r.mute--
+		b.Status = connector.Idle
+		return b, nil
+	}
 	if r.turn++; r.turn%5 == 0 {
+		if r.turn%20 == 0 {
+			r.mute = r.s.silent
+		}
 		b.Status = connector.Idle
 		return b, nil
 	}
@@ -448,20 +460,9 @@ func runRandomJob(seed uint64) (st stats, err error) {
 	g := randomGraph(r)
 	want := g.want()
 	st.Jobs = 1
-	par := 1 + r.IntN(3)
-	h := &harness{g: g, par: par, r: r, st: &st, store: &checkpoint.MemoryStore{}, cache: []int64{400, 3000, 1 << 20}[r.IntN(3)],
-		crash: r.IntN(3), mode: r.IntN(4)}
-	for attempt := 0; ; attempt++ {
-		if attempt > 200 {
-			return st, fmt.Errorf("no end after %d attempts", attempt)
-		}
-		done, err := h.attempt(seed*1000 + uint64(attempt))
-		if err != nil {
-			return st, fmt.Errorf("attempt %d, parallelism %d: %w", attempt, par, err)
-		}
-		if done {
-			break
-		}
+	h := newHarness(g, 1+r.IntN(3), r, &st)
+	if err := h.run(seed); err != nil {
+		return st, err
 	}
 	for i := range want {
 		if d := cmp.Diff(want[i], sorted(g.l.rows[i])); d != "" {
@@ -485,6 +486,25 @@ type harness struct {
 	crash   int // 0 never, 1 seldom, 2 often
 	mode    int // 0 aligned, 1 overtaking, 2 timeout, 3 mixed
 	crashes int
+}
+
+func newHarness(g *testGraph, par int, r *rand.Rand, st *stats) *harness {
+	return &harness{g: g, par: par, r: r, st: st, store: &checkpoint.MemoryStore{}, cache: []int64{400, 3000, 1 << 20}[r.IntN(3)],
+		crash: r.IntN(3), mode: r.IntN(4)}
+}
+
+// run restores the job until it comes to its end.
+func (h *harness) run(seed uint64) error {
+	for attempt := range 200 {
+		done, err := h.attempt(seed*1000 + uint64(attempt))
+		if err != nil {
+			return fmt.Errorf("attempt %d, parallelism %d: %w", attempt, h.par, err)
+		}
+		if done {
+			return nil
+		}
+	}
+	return errors.New("no end after 200 attempts")
 }
 
 func (h *harness) attempt(seed uint64) (done bool, err error) {

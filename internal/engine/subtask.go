@@ -485,6 +485,9 @@ func (s *subtask) snapshot(checkpoint int64, overtaking bool) error {
 	for i := range s.chain.ops {
 		o := &s.chain.ops[i]
 		n := NodeSnapshot{Node: o.node.Name, Watermark: o.wm}
+		if i == 0 {
+			n.Watermark = s.chain.w // the root may not have been told yet, but what follows comes after it
+		}
 		if st, ok := o.op.(kernel.Stateful); ok {
 			s.chain.running = i
 			var err error
