@@ -18,6 +18,7 @@ import (
 	"github.com/millstream/millstream/internal/kernel"
 	"github.com/millstream/millstream/sdk/coder"
 	"github.com/millstream/millstream/sdk/connector"
+	"github.com/millstream/millstream/sdk/state"
 	"github.com/millstream/millstream/sdk/watermark"
 	"github.com/millstream/millstream/sdk/window"
 	"github.com/millstream/millstream/statebackend"
@@ -341,7 +342,7 @@ func randomGraph(r *rand.Rand) *testGraph {
 			}
 		}
 		var n *kernel.Node
-		switch r.IntN(7) {
+		switch r.IntN(8) {
 		case 0:
 			f := func(v kv) kv { return kv{Key: v.Key, Value: v.Value*3 + 1} }
 			n = g.add(&kernel.Node{Kind: "map", Inputs: []kernel.Edge{edge(from, kernel.Forward)},
@@ -380,7 +381,7 @@ func randomGraph(r *rand.Rand) *testGraph {
 				}
 				return out
 			})
-		case 6:
+		case 6, 7:
 			size += r.Int64N(200)
 			fn := window.Fixed(time.Duration(size) * time.Millisecond)
 			w := g.add(&kernel.Node{Kind: "window", Inputs: []kernel.Edge{edge(from, kernel.Forward)},
@@ -390,14 +391,19 @@ func randomGraph(r *rand.Rand) *testGraph {
 					e.Start, e.End = w.StartTime(), w.EndTime()
 					return []elem{e}
 				}))
-			n = g.add(&kernel.Node{Kind: "sum", Inputs: []kernel.Edge{edge(w, kernel.ByKey)}, Keyed: true,
-				New: func() kernel.Operator {
-					return kernel.NewAggregate(sumSpec(r.IntN(2) == 0), func() []kernel.AggregateInput[int64, int64, int64] {
-						return []kernel.AggregateInput[int64, int64, int64]{
-							kernel.InputOf[int64, int64, int64, int64](0, func(a, v int64) int64 { return a + v }),
-						}
-					})
-				}}, naiveSum)
+			step := &kernel.Node{Kind: "sum", Inputs: []kernel.Edge{edge(w, kernel.ByKey)}, Keyed: true}
+			accumulating, cells := r.IntN(2) == 0, r.IntN(3) == 0
+			step.New = func() kernel.Operator {
+				if cells {
+					return sumOfCells()
+				}
+				return kernel.NewAggregate(sumSpec(accumulating), func() []kernel.AggregateInput[int64, int64, int64] {
+					return []kernel.AggregateInput[int64, int64, int64]{
+						kernel.InputOf[int64, int64, int64, int64](0, func(a, v int64) int64 { return a + v }),
+					}
+				})
+			}
+			n = g.add(step, naiveSum)
 		}
 		open = append(open, n)
 	}
@@ -412,6 +418,27 @@ func randomGraph(r *rand.Rand) *testGraph {
 		g.sink[i].Ports = nil
 	}
 	return g
+}
+
+// sumOfCells is what a sum per key and window is when a user writes it: a cell, and a timer at the end of the
+// window.
+func sumOfCells() kernel.Operator {
+	var sum state.Value[int64]
+	var end kernel.Timer
+	return kernel.NewKeyedParDo(kernel.KeyedSpec[int64, int64, kv]{Key: int64Key, Fns: kernel.KeyedFns[int64, int64, kv]{
+		Declare: func(d *kernel.KeyedDecl) {
+			sum = state.NewValue[int64](d, "sum")
+			end = kernel.EventTimer(d, "end", func(_ *kernel.ProcessContext, k int64, out *kernel.Emitter[kv]) error {
+				out.Emit(kv{Key: k, Value: sum.Get()})
+				return nil
+			})
+		},
+		Process: func(c *kernel.ProcessContext, _ int64, v int64, _ *kernel.Emitter[kv]) error {
+			sum.Set(sum.Get() + v)
+			end.Set(c.Window().End())
+			return nil
+		},
+	}})
 }
 
 func naiveSum(in [][]elem) (out []elem) {
