@@ -1,10 +1,12 @@
 package checkpoint
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/millstream/millstream/statebackend"
@@ -45,6 +47,7 @@ func NewManifest(c *Checkpoint, pending []Output) *Manifest {
 			}
 		}
 	}
+	slices.SortStableFunc(m.Pending, func(a, b Output) int { return cmp.Compare(a.Checkpoint, b.Checkpoint) })
 	for i := range m.Checkpoint.Parts {
 		for k := range m.Checkpoint.Parts[i].Nodes {
 			m.Checkpoint.Parts[i].Nodes[k].Committables = nil
