@@ -2,7 +2,7 @@
 
 # Build tags. `rocksdb` needs a C++ library: scripts/install-deps.sh.
 TAGS ?=
-# Random jobs and values of `make sim`, and where they start.
+# Random jobs, tables and values of `make sim`, and where they start.
 RUNS ?= 20000
 SEED := $(or $(SEED),$(strip $(shell od -An -N4 -tu4 /dev/urandom)))
 # For each target of `make fuzz`.
@@ -14,10 +14,10 @@ modules := scripts/each-module.sh
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS="$$(printf '\t')" read -r t d; do printf '%-10s %s\n' "$$t" "$$d"; done
 
-test: ## all tests; TAGS=rocksdb adds those of the RocksDB backend
+test: bin/versitygw ## all tests; TAGS=rocksdb adds those of the RocksDB backend
 	$(modules) go test ./...
 
-race: ## all tests under the race detector
+race: bin/versitygw ## all tests under the race detector
 	$(modules) go test -race ./...
 
 lint: bin/staticcheck ## format, vet, staticcheck, tidy go.mod files, and the laws of testing/archtest
@@ -31,15 +31,23 @@ bin/staticcheck: internal/tools/go.mod internal/tools/go.sum
 	GOFLAGS=-buildvcs=false GOBIN=$(CURDIR)/bin go -C internal/tools install tool
 	@touch $@
 
+bin/versitygw: testing/servers/go.mod testing/servers/go.sum
+	scripts/build-servers.sh
+	@touch $@
+
 platforms: ## compile without cgo, which only rocksdb needs, here and for macOS and Windows
 	CGO_ENABLED=0 go build ./...
 	CGO_ENABLED=0 GOOS=darwin GOARCH=arm64 go build ./...
 	CGO_ENABLED=0 GOOS=windows GOARCH=amd64 go build ./...
 
-sim: ## random jobs and values: RUNS of them, from SEED (printed; fresh unless set)
+sim: ## random jobs, tables and values: RUNS of each, from SEED (printed; fresh unless set)
 	@echo "SEED=$(SEED)"
 	go test ./internal/engine -run TestRandomJobsAreExact -v -timeout 0 -engine.runs=$(RUNS) -engine.start=$(SEED)
+	go test ./internal/kernel -run Table -timeout 0 -kernel.runs=$(RUNS)
 	go test ./sdk/coder -run Random -timeout 0 -rapid.checks=$(RUNS) -rapid.seed=$(SEED)
+
+explore: ## every interleaving of the checkpoint log's writers, within bounds: 8 minutes, 3 GB
+	MILLSTREAM_EXPLORE=long go test ./runners/distributed/checkpoint/commitlog -run ExploreOneHistory -v -timeout 0
 
 fuzz: ## every fuzz target for FUZZTIME
 	scripts/fuzz.sh $(FUZZTIME)
@@ -50,4 +58,4 @@ ci: ## what a change must pass to land
 clean: ## remove what these targets made
 	rm -rf bin out
 
-.PHONY: help test race lint platforms sim fuzz ci clean
+.PHONY: help test race lint platforms sim explore fuzz ci clean

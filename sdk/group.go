@@ -32,20 +32,20 @@ type GroupOption interface{ applyGroup(*groupConfig) }
 type groupConfig struct{ late []lateTo }
 
 // lateTo is a LateTo option, its type erased.
-type lateTo struct {
-	typ reflect.Type
-	set func(p *Pipeline, n *kernel.Node, port int)
-}
+type lateTo struct{ outputTo }
 
 func (l lateTo) applyGroup(c *groupConfig) { c.late = append(c.late, l) }
+func (l lateTo) applyStep(c *stepConfig)   { c.lateTo = &l.outputTo }
 
-// LateTo sets dst to the elements that an aggregation drops because their window has expired, each with
-// that window in its context. For CoGroupByKey it may be given for either input.
-func LateTo[T any](dst *PCollection[T]) GroupOption {
-	return lateTo{reflect.TypeFor[T](), func(p *Pipeline, n *kernel.Node, port int) {
-		*dst = PCollection[T]{p: p, node: n, port: port}
-	}}
+// GroupOrStepOption is an option of aggregations and of keyed steps.
+type GroupOrStepOption interface {
+	GroupOption
+	StepOption
 }
+
+// LateTo sets dst to the elements that an aggregation, or ParDoPerKey, drops because their window has
+// expired, each with that window in its context. For CoGroupByKey it may be given for either input.
+func LateTo[T any](dst *PCollection[T]) GroupOrStepOption { return lateTo{newOutputTo("late", dst)} }
 
 // GroupByKey gives, for each key and window, all values, in no particular order.
 func GroupByKey[K comparable, V any](name string, in PCollection[KV[K, V]], opts ...GroupOption) PCollection[KV[K, Iterable[V]]] {

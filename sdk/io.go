@@ -19,6 +19,7 @@ type readConfig struct {
 	at       any // func(T) time.Time
 	strategy watermark.Strategy
 	maxRate  float64
+	foreign  string // an option of another connector
 }
 
 type readOption func(*readConfig)
@@ -36,12 +37,29 @@ func MaxRate(perSecond float64) ReadOption {
 	return readOption(func(c *readConfig) { c.maxRate = perSecond })
 }
 
+// ConnectorOption is a ReadOption that means something to one connector only, which takes it out before it
+// calls Read. name is for the message to a user who gives it to another. Connectors embed it in an option
+// type of their own.
+func ConnectorOption(name string) ReadOption {
+	return readOption(func(c *readConfig) { c.foreign = name })
+}
+
 // Read reads a source. Connectors wrap it.
 func Read[T, S any, Src connector.Source[T, S]](name string, p *Pipeline, src Src, opts ...ReadOption) PCollection[T] {
 	out := PCollection[T]{p: p}
 	var config readConfig
 	for _, o := range opts {
 		o.applyRead(&config)
+	}
+	if config.foreign != "" {
+		p.errorf(name, "the option %s is not for this connector", config.foreign)
+		return out
+	}
+	if c, ok := any(src).(interface{ Check() error }); ok {
+		if err := c.Check(); err != nil {
+			p.errorf(name, "%w", err)
+			return out
+		}
 	}
 	splits, ok := coderFor[S](p, name, "its splits are kept in checkpoints")
 	if !ok {

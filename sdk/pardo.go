@@ -54,8 +54,8 @@ func NewOutput[T any](d AnyDecl, name string) *Emitter[T] { return kernel.NewOut
 type StepOption interface{ applyStep(*stepConfig) }
 
 type stepConfig struct {
-	outputs  []outputTo
-	errorsTo *outputTo
+	outputs          []outputTo
+	lateTo, errorsTo *outputTo
 }
 
 // outputTo is an OutputTo or ErrorsTo, its type erased.
@@ -95,7 +95,7 @@ func ParDo[In, Out any, F DoFn[In, Out]](name string, in PCollection[In], fn F, 
 	if !in.usable(name) {
 		return PCollection[Out]{p: in.p}
 	}
-	if err := checkLifecycle[Out](fn); err != nil {
+	if err := checkLifecycle[Out, *Decl](fn); err != nil {
 		in.p.errorf(name, "%w", err)
 		return PCollection[Out]{p: in.p}
 	}
@@ -131,56 +131,86 @@ func ParDoFunc[In, Out any](name string, in PCollection[In], f func(*ProcessCont
 }
 
 func parDo[In, Out any](name string, in PCollection[In], spec string, fns func() kernel.ParDoFns[In, Out], opts []StepOption) PCollection[Out] {
-	p := in.p
-	var config stepConfig
-	for _, o := range opts {
-		o.applyStep(&config)
-	}
-	n := &kernel.Node{
-		Kind: "pardo", Inputs: []kernel.Edge{forward(in)}, Ports: []kernel.Port{port[Out](p, "out")}, Spec: []string{spec},
-		New: func() kernel.Operator { return kernel.NewParDo(fns(), config.errorsTo != nil) },
+	config := configOf(opts)
+	if config.lateTo != nil {
+		in.p.errorf(name, "LateTo is for steps that keep state by window; this one drops nothing")
+		return PCollection[Out]{p: in.p}
 	}
 	var decl Decl
 	if d := fns().Declare; d != nil {
 		d(&decl)
 	}
-	outs := []collection{in.info()}
-	for _, d := range decl.Outputs {
-		pt := kernel.Port{Name: d.Name, Type: d.Type.String()}
-		for _, o := range config.outputs {
-			if o.name == d.Name && o.typ == d.Type {
-				pt = o.port(p)
-			}
-		}
+	n := &kernel.Node{
+		Kind: "pardo", Inputs: []kernel.Edge{forward(in)}, Spec: []string{spec},
+		New: func() kernel.Operator { return kernel.NewParDo(fns(), config.errorsTo != nil) },
+	}
+	if !addWithOutputs[In, Out](name, n, in.p, in.info(), config, decl.Outputs) {
+		return PCollection[Out]{p: in.p}
+	}
+	return PCollection[Out]{p: in.p, node: n}
+}
+
+func configOf(opts []StepOption) (c stepConfig) {
+	for _, o := range opts {
+		o.applyStep(&c)
+	}
+	return c
+}
+
+// addWithOutputs adds the node of a step that runs user code and gives its caller the extra outputs: those
+// that it declares, then the late elements of a keyed step, then the inputs that failed.
+func addWithOutputs[In, Out any](name string, n *kernel.Node, p *Pipeline, info collection, config stepConfig, declared []kernel.DeclaredOutput) bool {
+	n.Ports = []kernel.Port{port[Out](p, "out")}
+	var set []func()
+	outs := []collection{info}
+	extra := func(pt kernel.Port) int {
 		n.Ports = append(n.Ports, pt)
-		outs = append(outs, in.info())
+		outs = append(outs, info)
+		return len(n.Ports) - 1
 	}
-	if e := config.errorsTo; e != nil {
-		if e.typ != reflect.TypeFor[Failed[In]]() {
-			p.errorf(name, "ErrorsTo wants a *PCollection[%v], not [%v]", reflect.TypeFor[Failed[In]](), e.typ)
-			return PCollection[Out]{p: p}
-		}
-		n.Ports = append(n.Ports, e.port(p))
-		outs = append(outs, in.info())
-	}
-	if !p.add(name, n, outs...) {
-		return PCollection[Out]{p: p}
-	}
-	for _, o := range config.outputs {
-		i := slices.IndexFunc(decl.Outputs, func(d kernel.DeclaredOutput) bool { return d.Name == o.name })
+	taken := make([]bool, len(config.outputs))
+	for _, d := range declared {
+		pt := kernel.Port{Name: d.Name, Type: d.Type.String()}
+		i := slices.IndexFunc(config.outputs, func(o outputTo) bool { return o.name == d.Name })
 		switch {
 		case i < 0:
-			p.errorf(name, "OutputTo(%q): its DoFn declares no such output in Declare", o.name)
-		case decl.Outputs[i].Type != o.typ:
-			p.errorf(name, "OutputTo(%q) wants a *PCollection[%v], not [%v]", o.name, decl.Outputs[i].Type, o.typ)
+			extra(pt)
+		case config.outputs[i].typ != d.Type:
+			taken[i] = true
+			p.errorf(name, "OutputTo(%q) wants a *PCollection[%v], not [%v]", d.Name, d.Type, config.outputs[i].typ)
 		default:
-			o.set(p, n, 1+i)
+			taken[i] = true
+			at := extra(config.outputs[i].port(p))
+			set = append(set, func() { config.outputs[i].set(p, n, at) })
 		}
 	}
-	if e := config.errorsTo; e != nil {
-		e.set(p, n, len(n.Ports)-1)
+	for i, o := range config.outputs {
+		if !taken[i] {
+			p.errorf(name, "OutputTo(%q): its DoFn declares no such output in Declare", o.name)
+		}
 	}
-	return PCollection[Out]{p: p, node: n}
+	for _, o := range []struct {
+		option string
+		to     *outputTo
+		want   reflect.Type
+	}{{"LateTo", config.lateTo, reflect.TypeFor[In]()}, {"ErrorsTo", config.errorsTo, reflect.TypeFor[Failed[In]]()}} {
+		if o.to == nil {
+			continue
+		}
+		if o.to.typ != o.want {
+			p.errorf(name, "%s wants a *PCollection[%v], not [%v]", o.option, o.want, o.to.typ)
+			return false
+		}
+		at := extra(o.to.port(p))
+		set = append(set, func() { o.to.set(p, n, at) })
+	}
+	if !p.add(name, n, outs...) {
+		return false
+	}
+	for _, f := range set {
+		f()
+	}
+	return true
 }
 
 // prototypeCopy is a shallow copy of what fn points to, or fn itself.
@@ -194,10 +224,11 @@ func prototypeCopy[F any](fn F) F {
 	return c.Interface().(F)
 }
 
-// checkLifecycle refuses a method that has a lifecycle name and a signature that nothing would call.
-func checkLifecycle[Out any](fn any) error {
+// checkLifecycle refuses a method that has a lifecycle name and a signature that nothing would call. D is
+// what Declare takes.
+func checkLifecycle[Out, D any](fn any) error {
 	want := map[string]reflect.Type{
-		"Declare":      reflect.TypeFor[func(*Decl)](),
+		"Declare":      reflect.TypeFor[func(D)](),
 		"Setup":        reflect.TypeFor[func(context.Context, Subtask) error](),
 		"FinishBundle": reflect.TypeFor[func(context.Context, *Emitter[Out]) error](),
 		"Teardown":     reflect.TypeFor[func() error](),

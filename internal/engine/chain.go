@@ -26,6 +26,7 @@ type chain struct {
 	edges []*outEdge
 
 	running int // op whose code runs, for panics
+	opened  int // ops whose Open was called: the first so many
 	checks  []opCheck
 
 	// Progress of a watermark through the chain: ops before pos are done with it.
@@ -181,18 +182,11 @@ func (c *chain) announce(idle bool) error {
 	return nil
 }
 
-func (c *chain) close() error {
-	var errs []error
-	for i := range c.ops {
-		if c.ops[i].op == nil {
-			continue
-		}
-		c.running = i
-		if err := c.ops[i].op.Close(); err != nil {
-			errs = append(errs, c.stepError(i, fmt.Errorf("close: %w", err)))
-		}
+func (c *chain) closeOp(i int) error {
+	if err := c.ops[i].op.Close(); err != nil {
+		return c.stepError(i, fmt.Errorf("close: %w", err))
 	}
-	return errors.Join(errs...)
+	return nil
 }
 
 // outEdge is the sending half of an edge to another stage.

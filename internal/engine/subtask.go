@@ -49,7 +49,13 @@ type subtask struct {
 	wakeAt     eventtime.Time // an idle source is asked again then
 	ended      bool           // End was sent; only checkpoints are left
 	stopping   bool
-	backends   []statebackend.Backend
+	backends   []opBackend
+}
+
+// opBackend is the state backend of one op of the chain.
+type opBackend struct {
+	statebackend.Backend
+	op int
 }
 
 // run is the goroutine.
@@ -64,10 +70,17 @@ func (s *subtask) run() {
 	s.job.subtaskDone(s, err)
 }
 
+// close ends everything that was opened, whatever fails on the way.
 func (s *subtask) close() error {
-	err := errors.Join(s.chain.verify(), s.chain.close())
+	err := s.guard(s.chain.verify)
+	for i := range s.chain.opened {
+		s.chain.running = i
+		err = errors.Join(err, s.guard(func() error { return s.chain.closeOp(i) }))
+	}
 	for _, b := range s.backends {
-		err = errors.Join(err, b.Close())
+		if cerr := b.Close(); cerr != nil {
+			err = errors.Join(err, s.chain.stepError(b.op, fmt.Errorf("close state backend: %w", cerr)))
+		}
 	}
 	return err
 }
@@ -492,6 +505,7 @@ func (s *subtask) encode(budget int) error {
 		if k == nil {
 			continue
 		}
+		s.chain.running = s.encoding
 		done, err := k.Encode(budget)
 		if err != nil {
 			return s.chain.stepError(s.encoding, fmt.Errorf("encode checkpoint %d: %w", s.pending.Checkpoint, err))
@@ -573,11 +587,12 @@ func (s *subtask) open() error {
 	}
 	for i := range s.chain.ops {
 		o := &s.chain.ops[i]
+		s.chain.running = i
 		c, err := s.openContext(i, r)
 		if err != nil {
 			return s.chain.stepError(i, err)
 		}
-		s.chain.running = i
+		s.chain.opened = i + 1
 		if err := o.op.Open(c); err != nil {
 			return s.chain.stepError(i, fmt.Errorf("open: %w", err))
 		}
@@ -626,7 +641,7 @@ func (s *subtask) openContext(i int, r *SubtaskRestore) (*kernel.OpenContext, er
 			return nil, fmt.Errorf("open state backend: %w", err)
 		}
 		c.Backend = b
-		s.backends = append(s.backends, b)
+		s.backends = append(s.backends, opBackend{b, i})
 	}
 	if o.node.SetSplits != nil && r == nil {
 		o.node.SetSplits(o.op, s.job.opts.Splits(o.node, s.index, s.stage.Parallelism))

@@ -142,7 +142,7 @@ func (in *aggregateInput[K, V, A, Out]) process(o *aggregate[K, A, Out], b Batch
 			return err
 		}
 	}
-	native, add := t.key.Native, in.add
+	native, add := t.native, in.add
 	var s *segment[K, A]
 	var win window.Window
 	known := false
@@ -285,14 +285,14 @@ func (o *aggregate[K, A, Out]) Watermark(w eventtime.Time, budget int) (bool, er
 	clear(o.recent[:]) // some will go
 	for {
 		done, err := o.next(w, &budget)
-		if err == nil && (done || budget <= 0) {
-			err = o.emit()
+		if err != nil {
+			return false, err
 		}
-		if err != nil || done {
-			return done, err
-		}
-		if budget <= 0 {
-			return false, o.table.evict()
+		if done || budget <= 0 {
+			if err := o.emit(); err != nil {
+				return false, err
+			}
+			return done, o.table.evict() // the pass may have brought evicted entries back
 		}
 	}
 }

@@ -27,8 +27,10 @@ import (
 // A Table belongs to its operator's goroutine.
 type Table[K comparable, A any] struct {
 	id      statebackend.Table
-	key     coder.Key[K]
+	key     tableKey[K]
+	native  bool // Go's == on K is equality of keys
 	hasher  hasher[K]
+	tail    int // bytes at the end of an encoded key that have no part in its key group
 	acc     coder.Coder[A]
 	size    func(*A) int // bytes of an accumulator beyond its struct; nil if there are none
 	backend statebackend.Backend
@@ -40,6 +42,7 @@ type Table[K comparable, A any] struct {
 	used     int64 // bytes resident, roughly
 	resident int
 	segments map[window.Window]*segment[K, A]
+	recent   *segment[K, A]   // found last
 	clock    []*segment[K, A] // all segments, in the order of the eviction hand; segment.clockAt is the position
 	hand     int
 	evicts   bool // the limit was reached: entries are marked when used
@@ -121,16 +124,23 @@ type firing struct {
 
 const never = int64(1) << 62
 
+// tableKey encodes keys canonically: a coder.Key, or see wakeKeys.
+type tableKey[K comparable] interface {
+	Append(dst []byte, k K) ([]byte, error)
+	Decode(src []byte) (k K, rest []byte, err error)
+}
+
 // tableConfig is what makes a Table.
 type tableConfig[K comparable, A any] struct {
-	key  coder.Key[K]
+	key  tableKey[K]
 	acc  coder.Coder[A]
 	size func(*A) int
 }
 
 func newTable[K comparable, A any](c tableConfig[K, A], o *OpenContext) *Table[K, A] {
+	k, _ := c.key.(coder.Key[K])
 	return &Table[K, A]{
-		key: c.key, hasher: newHasher[K](), acc: c.acc, size: c.size, backend: o.Backend, groups: uint64(o.Groups),
+		key: c.key, native: k.Native, hasher: newHasher[K](), acc: c.acc, size: c.size, backend: o.Backend, groups: uint64(o.Groups),
 		owned: ownedGroups(o.Subtask, o.Groups), track: o.Track, max: o.CacheMax,
 		segments: map[window.Window]*segment[K, A]{}, epoch: 1,
 	}
@@ -146,16 +156,24 @@ func (t *Table[K, A]) entryBytes() int {
 	return int(unsafe.Sizeof(e)) + int(unsafe.Sizeof(e.key)) + 16
 }
 
+// lookup returns the segment of a window, or nil.
+func (t *Table[K, A]) lookup(w window.Window) *segment[K, A] {
+	if t.recent == nil || t.recent.win != w {
+		t.recent = t.segments[w]
+	}
+	return t.recent
+}
+
 // segment returns the segment of a window, making it if need be.
 func (t *Table[K, A]) segment(w window.Window) (s *segment[K, A], made bool) {
-	if s := t.segments[w]; s != nil {
+	if s := t.lookup(w); s != nil {
 		return s, false
 	}
 	if n := len(t.free); n > 0 {
 		s, t.free = t.free[n-1], t.free[:n-1]
 	} else {
 		s = &segment[K, A]{}
-		if !t.key.Native {
+		if !t.native {
 			s.encoded = map[string]*entry[K, A]{}
 		}
 	}
@@ -167,7 +185,7 @@ func (t *Table[K, A]) segment(w window.Window) (s *segment[K, A], made bool) {
 
 // find returns the resident entry of a key, or nil.
 func (t *Table[K, A]) find(s *segment[K, A], k K) (*entry[K, A], error) {
-	if t.key.Native {
+	if t.native {
 		return s.native.get(t.hasher.hash(k), k), nil
 	}
 	var err error
@@ -190,7 +208,7 @@ func (t *Table[K, A]) insert(s *segment[K, A], k K) (*entry[K, A], error) {
 	if t.evicts {
 		e.flags = flagUsed
 	}
-	if t.key.Native {
+	if t.native {
 		s.native.put(t.hasher, e)
 	} else {
 		var err error
@@ -271,7 +289,7 @@ func (t *Table[K, A]) stateKey(s *segment[K, A], k K) ([]byte, error) {
 	if b, err = t.key.Append(b, k); err != nil {
 		return nil, fmt.Errorf("encode key %v: %w", Brief(k), err)
 	}
-	binary.BigEndian.PutUint16(b[at-2:], uint16(statebackend.KeyGroupFor(b[at:], int(t.groups))))
+	binary.BigEndian.PutUint16(b[at-2:], uint16(statebackend.KeyGroupFor(b[at:len(b)-t.tail], int(t.groups))))
 	t.keyBuf = b
 	return b, nil
 }
@@ -439,7 +457,7 @@ func (t *Table[K, A]) evictEntry(s *segment[K, A], e *entry[K, A]) error {
 
 // release takes an entry out of the segment.
 func (t *Table[K, A]) release(s *segment[K, A], e *entry[K, A]) error {
-	if t.key.Native {
+	if t.native {
 		s.native.remove(t.hasher, e.key)
 	} else {
 		var err error
@@ -485,15 +503,15 @@ func (t *Table[K, A]) remove(s *segment[K, A], e *entry[K, A]) error {
 		}
 	}
 	if e.flags&flagStored != 0 {
-		if err := t.tombstone(s, e); err != nil {
+		if err := t.tombstone(s, e.key); err != nil {
 			return err
 		}
 	}
 	return t.release(s, e)
 }
 
-func (t *Table[K, A]) tombstone(s *segment[K, A], e *entry[K, A]) error {
-	k, err := t.stateKey(s, e.key)
+func (t *Table[K, A]) tombstone(s *segment[K, A], key K) error {
+	k, err := t.stateKey(s, key)
 	if err != nil {
 		return err
 	}
@@ -551,6 +569,7 @@ func (t *Table[K, A]) dropSegment(s *segment[K, A]) error {
 		}
 	}
 	delete(t.segments, s.win)
+	t.recent = nil
 	last := t.clock[len(t.clock)-1]
 	t.clock[s.clockAt] = last
 	last.clockAt = s.clockAt
@@ -642,60 +661,63 @@ func (t *Table[K, A]) gone(s *segment[K, A], e *entry[K, A]) error {
 }
 
 // spilledEntry is an entry as the backend holds it.
-type spilledEntry[A any] struct {
-	key []byte // canonical
+type spilledEntry[K comparable, A any] struct {
+	key K
 	header
 	acc A
 }
 
-// passSpilled visits about budget entries of the backend that are not resident, behind the cursor.
-func (t *Table[K, A]) passSpilled(s *segment[K, A], budget *int, remove bool, visit func(*segment[K, A], *entry[K, A]) error) (more bool, err error) {
+// scanSpilled looks at about budget entries of the backend behind the cursor and returns those that are
+// not resident; more says that the scan is not at its end.
+func (t *Table[K, A]) scanSpilled(s *segment[K, A], budget *int) (found []spilledEntry[K, A], more bool, err error) {
 	if err := t.writeBack(); err != nil {
-		return false, err
+		return nil, false, err
 	}
 	r := t.windowRange(s.win)
 	prefix := len(r.End) // of every key in the range
 	if s.cursor.after != nil {
 		r.Start = statebackend.After(nil, s.cursor.after)
 	}
-	var found []spilledEntry[A]
 	err = t.backend.Scan(r, func(key, value []byte) (bool, error) {
 		s.cursor.after = append(s.cursor.after[:0], key...)
-		h, acc, err := t.decodeValue(value)
-		if err != nil {
-			return false, err
-		}
-		found = append(found, spilledEntry[A]{append([]byte(nil), key[prefix:]...), h, acc})
-		more = len(found) >= *budget
-		return !more, nil
-	})
-	if err != nil {
-		return false, fmt.Errorf("scan the state of window %v: %w", s.win, err)
-	}
-	for _, f := range found {
-		*budget--
-		k, rest, err := t.key.Decode(f.key)
+		k, rest, err := t.key.Decode(key[prefix:])
 		if err == nil && len(rest) > 0 {
 			err = fmt.Errorf("%d bytes too many", len(rest))
 		}
 		if err != nil {
-			return false, fmt.Errorf("scan the state of window %v: decode key %x: %w", s.win, f.key, err)
+			return false, fmt.Errorf("decode key %x: %w", key[prefix:], err)
 		}
+		*budget--
+		more = *budget <= 0
 		if e, err := t.find(s, k); e != nil || err != nil {
-			if err != nil {
-				return false, err
-			}
-			continue // resident, and visited before
+			return !more, err // resident, and visited before
 		}
+		h, acc, err := t.decodeValue(value)
+		found = append(found, spilledEntry[K, A]{k, h, acc})
+		return !more, err
+	})
+	if err != nil {
+		return nil, false, fmt.Errorf("scan the state of window %v: %w", s.win, err)
+	}
+	return found, more, nil
+}
+
+// passSpilled visits about budget entries of the backend that are not resident, behind the cursor.
+func (t *Table[K, A]) passSpilled(s *segment[K, A], budget *int, remove bool, visit func(*segment[K, A], *entry[K, A]) error) (more bool, err error) {
+	found, more, err := t.scanSpilled(s, budget)
+	if err != nil {
+		return false, err
+	}
+	for _, f := range found {
 		if remove {
 			// The version of the backend may be younger than a snapshot's barrier: no snapshot takes it from here.
-			e := entry[K, A]{key: k, header: f.header, acc: f.acc, flags: flagClean | flagStored}
+			e := entry[K, A]{key: f.key, header: f.header, acc: f.acc, flags: flagClean | flagStored}
 			if err := visit(s, &e); err != nil {
 				return false, err
 			}
 			continue // the backend's copy goes with the segment; until then see cutFiring
 		}
-		e, err := t.insertLoaded(s, k, f.header, f.acc)
+		e, err := t.insertLoaded(s, f.key, f.header, f.acc)
 		if err != nil {
 			return false, err
 		}
@@ -715,7 +737,7 @@ func (t *Table[K, A]) cutFiring() error {
 	for i := range min(s.cursor.at, s.n) {
 		e := s.at(i)
 		if e.flags&(flagDead|flagStored) == flagDead|flagStored {
-			if err := t.tombstone(s, e); err != nil {
+			if err := t.tombstone(s, e.key); err != nil {
 				return err
 			}
 			e.flags &^= flagStored

@@ -29,8 +29,8 @@ var (
 	runsFlag = flag.Int("kernel.runs", 0, "random runs of each test; 0: as many as its short form has")
 )
 
-// eachSeed runs f for one seed after the other, fresh ones each time, and says how to repeat a failure.
-func eachSeed(t *testing.T, runs int, f func(seed uint64) error) {
+// EachSeed runs f for one seed after the other, fresh ones each time, and says how to repeat a failure.
+func EachSeed(t *testing.T, runs int, f func(seed uint64) error) {
 	t.Helper()
 	if *runsFlag > 0 {
 		runs = *runsFlag
@@ -65,15 +65,15 @@ func TestTableAgreesWithMaps(t *testing.T) {
 		}
 	}
 	t.Run("native", func(t *testing.T) {
-		eachSeed(t, 150, func(seed uint64) error {
+		EachSeed(t, 80, func(seed uint64) error {
 			return walkTable(seed, true, func(*rand.Rand) func(int) int64 { return int64s })
 		})
 	})
 	t.Run("encoded", func(t *testing.T) {
-		eachSeed(t, 150, func(seed uint64) error { return walkTable(seed, true, floats) })
+		EachSeed(t, 80, func(seed uint64) error { return walkTable(seed, true, floats) })
 	})
 	t.Run("untracked", func(t *testing.T) {
-		eachSeed(t, 50, func(seed uint64) error {
+		EachSeed(t, 30, func(seed uint64) error {
 			return walkTable(seed, false, func(*rand.Rand) func(int) int64 { return int64s })
 		})
 	})
@@ -630,3 +630,48 @@ func (f files) Upload(_ context.Context, _ string, content io.ReaderAt, size int
 func (f files) Fetch(_ context.Context, ref statebackend.Ref) (io.ReadCloser, error) {
 	return io.NopCloser(bytes.NewReader(f[ref.Object])), nil
 }
+
+// A firing that keeps its entries brings evicted ones back: they must not stay beyond the limit.
+func TestFiringLeavesNoMoreResidentThanAllowed(t *testing.T) {
+	key, err := coder.KeyOf[int64]()
+	if err != nil {
+		t.Fatal(err)
+	}
+	acc, err := coder.Of[int64]()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := memory.Driver{}.Open(context.Background(), statebackend.Config{KeyGroups: statebackend.AllKeyGroups(testGroups)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := NewAggregate(Aggregation[int64, int64, int64]{
+		Key: key, Acc: acc, Create: func() int64 { return 0 }, Extract: func(a int64) int64 { return a },
+		Windowing: Windowing{LateCount: 1, Lateness: 1000},
+	}, func() []AggregateInput[int64, int64, int64] {
+		return []AggregateInput[int64, int64, int64]{InputOf[int64, int64, int64, int64](0, func(a, v int64) int64 { return a + v })}
+	}).(*aggregate[int64, int64, int64])
+	if err := o.Open(&OpenContext{
+		Subtask: connector.Subtask{Parallelism: 1}, Groups: testGroups, Backend: b, CacheMax: 1000,
+		Outputs: []Output{nowhere{}}, Metrics: &Metrics{},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	rows := &Rows[coder.KV[int64, int64]]{}
+	for k := range int64(200) {
+		rows.E = append(rows.E, Element[coder.KV[int64, int64]]{Value: coder.KV[int64, int64]{Key: k, Value: 1}, Window: window.New(0, 10)})
+	}
+	if err := o.Process(0, rows); err != nil {
+		t.Fatal(err)
+	}
+	if done, err := o.Watermark(10, 1<<30); !done || err != nil {
+		t.Fatal(done, err)
+	}
+	if o.table.used > o.table.max || o.table.resident == 200 {
+		t.Errorf("%d entries, %d bytes are resident, of at most %d", o.table.resident, o.table.used, o.table.max)
+	}
+}
+
+type nowhere struct{}
+
+func (nowhere) Emit(Batch) error { return nil }

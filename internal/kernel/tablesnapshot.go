@@ -19,7 +19,8 @@ import (
 type tableSnapshot[K comparable, A any] struct {
 	t         *Table[K, A]
 	epoch     uint32
-	base      statebackend.Snapshot
+	renew     bool                  // there is a base
+	base      statebackend.Snapshot // nil if another table's snapshot has it
 	delta     statebackend.Batch
 	companion statebackend.Batch
 
@@ -29,8 +30,20 @@ type tableSnapshot[K comparable, A any] struct {
 	done    bool
 }
 
-// snapshot closes the epoch.
+// snapshot closes the epoch of a table that has its backend to itself.
 func (t *Table[K, A]) snapshot(renewBase bool) (*tableSnapshot[K, A], error) {
+	p, err := t.cut(renewBase)
+	if err == nil && renewBase {
+		if p.base, err = t.backend.Snapshot(); err != nil {
+			err = fmt.Errorf("snapshot the state backend: %w", err)
+		}
+	}
+	return p, err
+}
+
+// cut closes the epoch. With renewBase, the caller then takes the snapshot of the backend, before anything
+// else happens to it.
+func (t *Table[K, A]) cut(renewBase bool) (*tableSnapshot[K, A], error) {
 	if t.pending != nil {
 		if _, err := t.pending.Encode(never32); err != nil {
 			return nil, err
@@ -39,15 +52,11 @@ func (t *Table[K, A]) snapshot(renewBase bool) (*tableSnapshot[K, A], error) {
 	if err := t.cutFiring(); err != nil {
 		return nil, err
 	}
-	p := &tableSnapshot[K, A]{t: t, epoch: t.epoch, delta: t.open}
+	p := &tableSnapshot[K, A]{t: t, epoch: t.epoch, renew: renewBase, delta: t.open}
 	t.open = statebackend.Batch{}
 	if renewBase {
 		if err := t.writeBack(); err != nil {
 			return nil, err
-		}
-		var err error
-		if p.base, err = t.backend.Snapshot(); err != nil {
-			return nil, fmt.Errorf("snapshot the state backend: %w", err)
 		}
 		p.all = append([]*segment[K, A](nil), t.clock...)
 	}
@@ -69,7 +78,7 @@ func (p *tableSnapshot[K, A]) save(s *segment[K, A], e *entry[K, A]) error {
 		return nil
 	}
 	changed := e.epoch == p.epoch
-	unheld := p.base != nil && e.flags&flagClean == 0
+	unheld := p.renew && e.flags&flagClean == 0
 	if !changed && !unheld {
 		return nil
 	}
@@ -102,7 +111,7 @@ func (p *tableSnapshot[K, A]) saveSegment(s *segment[K, A]) error {
 	}
 	clear(s.pending)
 	s.pending = s.pending[:0]
-	if p.base == nil {
+	if !p.renew {
 		return nil
 	}
 	for i := range s.n {
@@ -160,6 +169,10 @@ func (p *tableSnapshot[K, A]) Delta() []byte { return p.delta.Bytes() }
 
 // Companion implements KeyedSnapshot.
 func (p *tableSnapshot[K, A]) Companion() []byte { return p.companion.Bytes() }
+
+func (p *tableSnapshot[K, A]) batches() (delta, companion *statebackend.Batch) {
+	return &p.delta, &p.companion
+}
 
 // Base implements KeyedSnapshot.
 func (p *tableSnapshot[K, A]) Base() statebackend.Snapshot { return p.base }

@@ -28,6 +28,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/millstream/millstream/sdk"
 	"github.com/millstream/millstream/sdk/connector"
 )
 
@@ -55,8 +56,11 @@ var (
 	_ connector.Bounder[Split]          = (*FileSource[struct{}])(nil)
 )
 
-// Option configures a Source.
-type Option func(*options)
+// Option is an option of this connector. It may stand among the sdk.ReadOptions of Read.
+type Option struct {
+	sdk.ReadOption
+	apply func(*options)
+}
 
 type options struct {
 	order string
@@ -68,7 +72,22 @@ type options struct {
 // watermark there, instead of at the beginning of time, so that windows fire while the file is being read.
 // The value comes from the file's statistics; it is an error if a row group has none.
 func OrderedBy(column string, slack time.Duration) Option {
-	return func(o *options) { o.order, o.slack = column, slack }
+	return Option{sdk.ConnectorOption("parquetio.OrderedBy"), func(o *options) { o.order, o.slack = column, slack }}
+}
+
+// Read reads the file at path, or all files of a pattern as of filepath.Glob, a row group at a time. The
+// columns that are read are those that the fields of T name by a `parquet:"name"` tag.
+func Read[T any](name string, p *sdk.Pipeline, path string, opts ...sdk.ReadOption) sdk.PCollection[T] {
+	var mine []Option
+	var rest []sdk.ReadOption
+	for _, o := range opts {
+		if m, ok := o.(Option); ok {
+			mine = append(mine, m)
+		} else {
+			rest = append(rest, o)
+		}
+	}
+	return sdk.Read(name, p, Source[T](path, mine...), rest...)
 }
 
 // Source reads the file at path, or all files of a pattern as of filepath.Glob, in the order of their
@@ -76,7 +95,7 @@ func OrderedBy(column string, slack time.Duration) Option {
 func Source[T any](path string, opts ...Option) *FileSource[T] {
 	var o options
 	for _, opt := range opts {
-		opt(&o)
+		opt.apply(&o)
 	}
 	s := &FileSource[T]{path: path, order: o.order, slack: o.slack}
 	s.shape, s.broken = shapeOf[T]()

@@ -49,9 +49,19 @@ type Options struct {
 	NoChecks bool
 
 	Logger *slog.Logger // default: none
+	// Progress is called about once a second while the job runs.
+	Progress func(Progress)
 
 	// Scheduler is for tests that control the interleaving. Default: goroutines.
 	Scheduler engine.Scheduler
+}
+
+// Progress is how far a job has come.
+type Progress struct {
+	RecordsRead   int64
+	Watermark     int64 // least of the sources', event time in ms
+	Checkpoints   int
+	CheckpointAge time.Duration
 }
 
 // Result is what a run counted.
@@ -148,7 +158,9 @@ type runner struct {
 	last   *checkpoint.Checkpoint
 	nextID int64
 
-	read atomic.Int64 // records since the last restore
+	read  atomic.Int64 // records since the last restore
+	total atomic.Int64 // records of all attempts
+	taken eventtime.Time
 
 	mu     sync.Mutex
 	parts  []checkpoint.Part
@@ -240,7 +252,7 @@ func (r *runner) options(keeper *checkpoint.Keeper) engine.Options {
 			return mine
 		},
 		OnSnapshot: func(s *engine.SubtaskSnapshot) {
-			p, err := keeper.Persist(r.ctx, s)
+			p, err := keeper.Persist(context.WithoutCancel(r.ctx), s)
 			r.mu.Lock()
 			if err != nil && r.failed == nil {
 				r.failed = err
@@ -264,11 +276,10 @@ func (r *runner) options(keeper *checkpoint.Keeper) engine.Options {
 			r.me.Wake()
 		},
 	}
-	if r.o.RestoreEvery > 0 {
-		o.OnRecords = func(n int) {
-			if r.read.Add(int64(n)) >= int64(r.o.RestoreEvery) {
-				r.me.Wake()
-			}
+	o.OnRecords = func(n int) {
+		r.total.Add(int64(n))
+		if r.read.Add(int64(n)) >= int64(r.o.RestoreEvery) && r.o.RestoreEvery > 0 {
+			r.me.Wake()
 		}
 	}
 	if r.last != nil {
@@ -285,6 +296,10 @@ func (r *runner) coordinate(job *engine.Job, keeper *checkpoint.Keeper) error {
 	next := eventtime.Max
 	if r.o.CheckpointInterval > 0 {
 		next = sched.Now() + eventtime.Time(r.o.CheckpointInterval.Milliseconds())
+	}
+	report := eventtime.Max
+	if r.o.Progress != nil {
+		report = sched.Now() + 1000
 	}
 	for {
 		r.mu.Lock()
@@ -311,10 +326,31 @@ func (r *runner) coordinate(job *engine.Job, keeper *checkpoint.Keeper) error {
 			if next < eventtime.Max {
 				next = sched.Now() + eventtime.Time(r.o.CheckpointInterval.Milliseconds())
 			}
+		case sched.Now() >= report:
+			r.report(job)
+			report = sched.Now() + 1000
 		default:
-			r.me.Park(next)
+			r.me.Park(min(next, report))
 		}
 	}
+}
+
+// report calls Progress.
+func (r *runner) report(job *engine.Job) {
+	p := Progress{RecordsRead: r.total.Load(), Watermark: int64(eventtime.Max), Checkpoints: r.result.Checkpoints}
+	if p.Checkpoints > 0 {
+		p.CheckpointAge = time.Duration(r.o.Scheduler.Now()-r.taken) * time.Millisecond
+	}
+	sources := map[string]bool{}
+	for _, n := range r.g.Nodes {
+		sources[n.Name] = n.Splits != nil
+	}
+	job.EachMetrics(func(step string, _ int, m *kernel.Metrics) {
+		if sources[step] {
+			p.Watermark = min(p.Watermark, m.Watermark.Load())
+		}
+	})
+	r.o.Progress(p)
 }
 
 // checkpoint takes one checkpoint and commits what it lists.
@@ -341,7 +377,7 @@ func (r *runner) checkpoint(job *engine.Job, keeper *checkpoint.Keeper) error {
 	if err != nil {
 		return err
 	}
-	r.last = c
+	r.last, r.taken = c, r.o.Scheduler.Now()
 	r.result.Checkpoints++
 	for _, n := range r.g.Nodes {
 		if n.Sink == nil {

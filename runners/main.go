@@ -1,0 +1,190 @@
+// Package runners runs a pipeline by the settings that its program is given. Only main packages import it.
+//
+//	func main() { runners.Main("flight-delays", build) }
+package runners
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/millstream/millstream/internal/version"
+	"github.com/millstream/millstream/runners/direct"
+	"github.com/millstream/millstream/sdk"
+	"github.com/millstream/millstream/statebackend"
+	"github.com/millstream/millstream/statebackend/memory"
+)
+
+// Exit codes of Main.
+const (
+	exitOK        = 0
+	exitFailed    = 1   // the job failed
+	exitUsage     = 2   // unknown flags, values or settings; nothing was run
+	exitInterrupt = 130 // a second SIGINT or SIGTERM
+)
+
+// Option gives Main what a program links in.
+type Option func(*linked)
+
+type linked struct {
+	backends map[string]statebackend.Driver
+}
+
+// WithBackend makes a state backend available as --state-backend, by its name.
+func WithBackend(d statebackend.Driver) Option {
+	return func(l *linked) { l.backends[d.Name()] = d }
+}
+
+// Main parses the program's flags and the runners', lets build describe the pipeline, runs it and exits.
+// build is called in every process of a job and may depend on nothing but the arguments.
+func Main(name string, build func(*sdk.Pipeline) error, opts ...Option) {
+	l := linked{backends: map[string]statebackend.Driver{"memory": memory.Driver{}}}
+	for _, o := range opts {
+		o(&l)
+	}
+	os.Exit(run(name, build, l, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+func run(name string, build func(*sdk.Pipeline) error, l linked, args []string, stdout, stderr io.Writer) int {
+	fs := flag.CommandLine
+	c := NewConfig()
+	c.RegisterFlags(fs)
+	showVersion := fs.Bool("version", false, "print what this program was built from, and exit")
+	printConfig := fs.Bool("print-config", false, "print every setting with its value, and exit")
+	fs.Init(name, flag.ContinueOnError)
+	fs.SetOutput(stderr)
+	fs.Usage = func() { usage(stderr, name, fs) }
+	if err := applyEnv(fs); err != nil {
+		fmt.Fprintf(stderr, "%s: %v\n", name, err)
+		return exitUsage
+	}
+	if err := fs.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			return exitOK
+		}
+		return exitUsage
+	}
+	fail := func(code int, err error) int {
+		fmt.Fprintf(stderr, "%s: %v\n", name, err)
+		return code
+	}
+	switch {
+	case *showVersion:
+		fmt.Fprintln(stdout, version.String())
+		return exitOK
+	case *printConfig:
+		fs.VisitAll(func(f *flag.Flag) { fmt.Fprintf(stdout, "--%s=%s\n", f.Name, f.Value) })
+		return exitOK
+	case fs.NArg() > 0:
+		return fail(exitUsage, fmt.Errorf("unexpected argument %q: settings are flags, see --help", fs.Arg(0)))
+	}
+	if err := c.validate(); err != nil {
+		return fail(exitUsage, err)
+	}
+	ctx := interruptible(stderr)
+	if c.Runner != "direct" {
+		return fail(exitUsage, fmt.Errorf("--runner=%s is not linked into this program", c.Runner))
+	}
+	return runDirect(ctx, name, build, l, c, stderr)
+}
+
+func runDirect(ctx context.Context, name string, build func(*sdk.Pipeline) error, l linked, c *Config, stderr io.Writer) int {
+	fail := func(err error) int {
+		fmt.Fprintf(stderr, "%s: %v\n", name, err)
+		return exitFailed
+	}
+	driver := c.StateBackend
+	if driver == "filesystem" {
+		driver = "memory" // their difference is where checkpoints are kept
+	}
+	backend, ok := l.backends[driver]
+	if !ok {
+		return fail(fmt.Errorf("--state-backend=%s is not part of this program: pass runners.WithBackend(%s.Driver{…}) to Main, and build with -tags %[1]s", driver, driver))
+	}
+	if c.CheckpointDir != "" || c.Restore != "none" {
+		return fail(errors.New("--checkpoint-dir and --restore need --runner=distributed: the direct runner keeps checkpoints in memory"))
+	}
+	dir, err := os.MkdirTemp("", name+"-state-")
+	if err != nil {
+		return fail(fmt.Errorf("make a directory for state: %w", err))
+	}
+	defer os.RemoveAll(dir)
+	report := newReport(stderr)
+	result, err := direct.Run(ctx, name, build, direct.Options{
+		Parallelism: c.Parallelism, Backend: backend, Dir: dir, CacheBytes: int64(c.StateCache),
+		WatermarkInterval: c.WatermarkInterval, Overtaking: c.CheckpointMode == "unaligned",
+		Logger: slog.New(slog.NewTextHandler(stderr, nil)), Progress: report.progress,
+	})
+	report.clear()
+	if err != nil {
+		return fail(err)
+	}
+	report.table(result.Steps)
+	return exitOK
+}
+
+// interruptible is cancelled by the first SIGINT or SIGTERM; the second ends the process.
+func interruptible(stderr io.Writer) context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-signals
+		fmt.Fprintln(stderr, "stopping after a last checkpoint; once more to stop now")
+		cancel()
+		<-signals
+		os.Exit(exitInterrupt)
+	}()
+	return ctx
+}
+
+// usage prints the program's own flags first, then the runners' by group.
+func usage(w io.Writer, name string, fs *flag.FlagSet) {
+	fmt.Fprintf(w, "Usage: %s [flags]\n", name)
+	own := false
+	fs.VisitAll(func(f *flag.Flag) {
+		if !runnerFlag(f.Name) {
+			if !own {
+				fmt.Fprintln(w, "\nFlags of this program:")
+				own = true
+			}
+			printFlag(w, f, "")
+		}
+	})
+	for _, g := range flagGroups {
+		fmt.Fprintf(w, "\n%s:\n", g.title)
+		for _, n := range g.names {
+			if f := fs.Lookup(n); f != nil {
+				printFlag(w, f, envName(n))
+			}
+		}
+	}
+	fmt.Fprintf(w, "\nExit codes: %d done, %d the job failed, %d wrong settings, %d interrupted twice.\n", exitOK, exitFailed, exitUsage, exitInterrupt)
+}
+
+func printFlag(w io.Writer, f *flag.Flag, env string) {
+	arg, help := flag.UnquoteUsage(f)
+	if arg != "" {
+		arg = "=" + arg
+	}
+	fmt.Fprintf(w, "  --%s%s\n        %s", f.Name, arg, help)
+	switch f.DefValue {
+	case "", "false", "0", "0s":
+	default:
+		fmt.Fprintf(w, " (default %s)", f.DefValue)
+	}
+	if env != "" && f.Name != "version" && f.Name != "print-config" {
+		fmt.Fprintf(w, " [%s]", env)
+	}
+	fmt.Fprintln(w)
+}
+
+// progressEvery is how often a job reports to a file or pipe; to a terminal it does every second.
+const progressEvery = 10 * time.Second

@@ -1,0 +1,82 @@
+package runners
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"golang.org/x/term"
+
+	"github.com/millstream/millstream/internal/eventtime"
+	"github.com/millstream/millstream/runners/direct"
+)
+
+// report tells a person how a job goes: a line that changes on a terminal, a line now and then elsewhere,
+// and a table at the end.
+type report struct {
+	w        io.Writer
+	terminal bool
+	started  time.Time
+	last     time.Time
+	lastRead int64
+	width    int
+}
+
+func newReport(w io.Writer) *report {
+	r := &report{w: w, started: time.Now(), last: time.Now()}
+	if f, ok := w.(*os.File); ok {
+		r.terminal = term.IsTerminal(int(f.Fd()))
+	}
+	return r
+}
+
+// progress is called about once a second.
+func (r *report) progress(p direct.Progress) {
+	now := time.Now()
+	if !r.terminal && now.Sub(r.last) < progressEvery {
+		return
+	}
+	rate := float64(p.RecordsRead-r.lastRead) / now.Sub(r.last).Seconds()
+	r.last, r.lastRead = now, p.RecordsRead
+	line := fmt.Sprintf("%s  read %s records, %s/s, watermark %s", now.Sub(r.started).Round(time.Second),
+		humanize.Comma(p.RecordsRead), humanize.SIWithDigits(rate, 1, ""), eventtime.Time(p.Watermark))
+	if p.Checkpoints > 0 {
+		line += fmt.Sprintf(", %d checkpoints, last %s ago", p.Checkpoints, p.CheckpointAge.Round(time.Second))
+	}
+	if !r.terminal {
+		fmt.Fprintln(r.w, line)
+		return
+	}
+	fmt.Fprintf(r.w, "\r%s%s", line, strings.Repeat(" ", max(0, r.width-len(line))))
+	r.width = len(line)
+}
+
+// clear takes the changing line away.
+func (r *report) clear() {
+	if r.width > 0 {
+		fmt.Fprintf(r.w, "\r%s\r", strings.Repeat(" ", r.width))
+	}
+}
+
+// table prints the figures of each step.
+func (r *report) table(steps []direct.Step) {
+	t := tabwriter.NewWriter(r.w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "step\tin\tout\tlate\t")
+	late := false
+	for _, s := range steps {
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t\n", s.Name, humanize.Comma(s.RecordsIn), humanize.Comma(s.RecordsOut), humanize.Comma(s.LateDropped))
+		late = late || s.LateDropped > 0
+		for name, v := range s.Counters {
+			fmt.Fprintf(t, "  %s\t\t%s\t\t\n", name, humanize.Comma(v))
+		}
+	}
+	t.Flush()
+	if late {
+		fmt.Fprintln(r.w, "late elements came after their window had expired and were dropped: allow more disorder (watermark.Bounded), more lateness (sdk.AllowedLateness), or collect them (sdk.LateTo)")
+	}
+	fmt.Fprintf(r.w, "done in %s\n", time.Since(r.started).Round(time.Millisecond))
+}

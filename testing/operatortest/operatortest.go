@@ -1,0 +1,314 @@
+// Package operatortest runs one operator over a list of inputs, again and again: never disturbed, destroyed
+// and restored after every input or every second, fired in slices of one entry or all at once, with its state
+// in memory or evicted at once. Whatever happens, it must say the same.
+//
+// The idea is Hazelcast Jet's TestSupport.
+package operatortest
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sort"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/millstream/millstream/internal/checkpoint"
+	"github.com/millstream/millstream/internal/engine"
+	"github.com/millstream/millstream/internal/eventtime"
+	"github.com/millstream/millstream/internal/kernel"
+	"github.com/millstream/millstream/sdk/connector"
+	"github.com/millstream/millstream/statebackend"
+	"github.com/millstream/millstream/statebackend/memory"
+)
+
+// Input is one thing that an operator is told: a batch, or a watermark.
+type Input struct {
+	port      int
+	batch     kernel.Batch
+	watermark eventtime.Time
+}
+
+// Batch is an input of elements. Each run is given a copy.
+func Batch[T any](port int, es ...kernel.Element[T]) Input {
+	return Input{port: port, batch: &kernel.Rows[T]{E: es}}
+}
+
+// Watermark is an input without elements.
+func Watermark(w eventtime.Time) Input { return Input{watermark: w} }
+
+// Case is an operator and what it is told.
+type Case struct {
+	New    func() kernel.Operator
+	Keyed  bool // it needs a state backend
+	Ports  []Print
+	Inputs []Input
+}
+
+// Print turns the elements of one output port into lines.
+type Print func(kernel.Batch) []string
+
+// Lines is a Print for elements of one type.
+func Lines[T any](line func(kernel.Element[T]) string) Print {
+	return func(b kernel.Batch) (out []string) {
+		for _, e := range b.(*kernel.Rows[T]).E {
+			out = append(out, line(e))
+		}
+		return out
+	}
+}
+
+// Run gives c to its operator in every way and returns what was emitted after each input, sorted. It fails t
+// if two ways differ.
+func Run(t testing.TB, c Case) [][]string {
+	t.Helper()
+	said, err := Check(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return said
+}
+
+// Check is Run for callers that have more to say of a failure.
+func Check(c Case) ([][]string, error) {
+	var plain [][]string
+	for _, w := range []way{
+		{}, // the reference
+		{budget: 1},
+		{budget: 3, cache: evictAll},
+		{snapshotEvery: 1},
+		{snapshotEvery: 1, budget: 1},
+		{snapshotEvery: 1, budget: 1, cache: evictAll},
+		{snapshotEvery: 1, budget: 2, cache: evictAll, renewEvery: 3},
+		{snapshotEvery: 2, renewEvery: 2},
+		{snapshotEvery: 2, budget: 1, cache: 300, renewEvery: 1},
+		{snapshotEvery: 1, budget: 1, cache: 300, renewEvery: 2, goOn: true},
+		{snapshotEvery: 3, budget: 1, cache: evictAll, renewEvery: 2, goOn: true},
+	} {
+		r := &run{Case: c, way: w, store: &checkpoint.MemoryStore{}}
+		out, err := r.all()
+		if err != nil {
+			return nil, fmt.Errorf("%+v: %w", w, err)
+		}
+		if plain == nil {
+			plain = out
+			continue
+		}
+		if d := cmp.Diff(plain, out); d != "" {
+			return nil, fmt.Errorf("%+v differs from an undisturbed run (-undisturbed +this), input by input:\n%s", w, d)
+		}
+	}
+	return plain, nil
+}
+
+// way is how a run is disturbed.
+type way struct {
+	snapshotEvery int   // inputs, and slices of a firing; 0: never
+	renewEvery    int   // snapshots that renew the base; 0: none does
+	goOn          bool  // only every third snapshot is restored, others are encoded beside what follows
+	budget        int   // 0: everything at once
+	cache         int64 // bytes; 0: no limit
+}
+
+const evictAll = 1
+
+type run struct {
+	Case
+	way
+	store  *checkpoint.MemoryStore
+	last   *checkpoint.Checkpoint
+	keeper *checkpoint.Keeper
+
+	op      kernel.Operator
+	backend statebackend.Backend
+	said    []string
+	w       eventtime.Time
+	since   int // inputs, and slices of firings, since the last snapshot
+	number  int64
+	pending *engine.SubtaskSnapshot // being encoded
+
+	restored bool // the watermark is to be repeated
+}
+
+const step = "step"
+
+// all runs the inputs.
+func (r *run) all() (out [][]string, err error) {
+	if err := r.open(); err != nil {
+		return nil, err
+	}
+	for i, in := range r.Inputs {
+		if in.batch != nil {
+			err = r.op.Process(in.port, in.batch.Clone())
+			if f, ok := r.op.(kernel.Flusher); ok && err == nil {
+				err = f.Flush()
+			}
+		} else {
+			r.w = in.watermark
+			err = r.fire()
+		}
+		if err == nil {
+			err = r.disturb()
+		}
+		if err == nil && r.restored {
+			err = r.fire() // a host repeats the watermark
+		}
+		if err != nil {
+			return nil, fmt.Errorf("input %d: %w", i, err)
+		}
+		sort.Strings(r.said)
+		out, r.said = append(out, r.said), nil
+	}
+	return out, r.close()
+}
+
+// fire repeats the watermark until the operator is done with it. A firing is disturbed ever more seldom, for
+// a restored one looks again at what it has done.
+func (r *run) fire() error {
+	r.restored = false
+	budget := r.budget
+	if budget == 0 {
+		budget = 1 << 30
+	}
+	for slice, next := 1, 1; ; slice++ {
+		done, err := r.op.Watermark(r.w, budget)
+		if err != nil || done {
+			return err
+		}
+		if slice == next {
+			next *= 2
+			if err := r.disturb(); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// disturb takes a snapshot when it is time, and restores it, or lets it be encoded beside what follows.
+func (r *run) disturb() error {
+	if r.pending != nil {
+		if done, err := r.encode(1); err != nil || !done {
+			return err
+		}
+		return r.persist()
+	}
+	if r.since++; r.snapshotEvery == 0 || r.since < r.snapshotEvery {
+		return nil
+	}
+	r.since = 0
+	if err := r.snapshot(); err != nil || r.goOn && r.number%3 != 0 {
+		return err
+	}
+	if _, err := r.encode(1 << 30); err != nil {
+		return err
+	}
+	if err := r.persist(); err != nil {
+		return err
+	}
+	if err := r.close(); err != nil {
+		return err
+	}
+	r.restored = true
+	return r.open()
+}
+
+func (r *run) snapshot() error {
+	r.number++
+	n := engine.NodeSnapshot{Node: step, Watermark: r.w}
+	if s, ok := r.op.(kernel.Stateful); ok {
+		var err error
+		if n.OpSnapshot, err = s.Snapshot(r.number, r.renewEvery > 0 && r.number%int64(r.renewEvery) == 0); err != nil {
+			return err
+		}
+	}
+	r.pending = &engine.SubtaskSnapshot{Checkpoint: r.number, Stage: step, Nodes: []engine.NodeSnapshot{n}}
+	return nil
+}
+
+func (r *run) encode(budget int) (bool, error) {
+	if k := r.pending.Nodes[0].Keyed; k != nil {
+		return k.Encode(budget)
+	}
+	return true, nil
+}
+
+// persist completes the pending snapshot.
+func (r *run) persist() error {
+	p, err := r.keeper.Persist(context.Background(), r.pending)
+	if err != nil {
+		return err
+	}
+	r.pending = nil
+	if r.last, err = checkpoint.Assemble(r.last, []checkpoint.Part{p}); err != nil {
+		return err
+	}
+	r.keeper.Completed(r.last.ID)
+	r.store.Retain(r.last)
+	return nil
+}
+
+// open makes the operator, from the last checkpoint.
+func (r *run) open() error {
+	r.keeper = checkpoint.NewKeeper(r.store, r.last)
+	cache := r.cache
+	if cache == 0 {
+		cache = 1 << 40
+	}
+	c := &kernel.OpenContext{
+		Context: context.Background(), Step: step, Subtask: connector.Subtask{Index: 0, Parallelism: 1},
+		Groups: groups, CacheMax: cache, Track: r.snapshotEvery > 0, Metrics: &kernel.Metrics{},
+		Logger: slog.New(slog.DiscardHandler), Now: func() eventtime.Time { return 0 }, Wake: func() {},
+	}
+	c.Metrics.Watermark.Store(int64(eventtime.Min))
+	for i, p := range r.Ports {
+		c.Outputs = append(c.Outputs, output{r, i, p})
+	}
+	r.w = eventtime.Min
+	if r.last != nil {
+		from, err := r.last.Restore(step, 0)
+		if err != nil {
+			return err
+		}
+		n := from.Nodes[step]
+		c.Restore = &kernel.OpRestore{Checkpoint: from.Checkpoint, Blob: n.Blob, Watermark: n.Watermark}
+		r.w = n.Watermark
+	}
+	if r.Keyed {
+		var err error
+		config := statebackend.Config{KeyGroups: statebackend.AllKeyGroups(groups)}
+		if r.backend, err = r.last.Open(context.Background(), r.store, memory.Driver{}, config, step, 0); err != nil {
+			return err
+		}
+		c.Backend = r.backend
+	}
+	r.op = r.New()
+	return r.op.Open(c)
+}
+
+const groups = 8
+
+func (r *run) close() error {
+	err := r.op.Close()
+	if r.backend != nil && err == nil {
+		err = r.backend.Close()
+	}
+	return err
+}
+
+// output notes what is emitted.
+type output struct {
+	r     *run
+	port  int
+	print Print
+}
+
+func (o output) Emit(b kernel.Batch) error {
+	for _, line := range o.print(b) {
+		if o.port > 0 {
+			line = fmt.Sprintf("port %d: %s", o.port, line)
+		}
+		o.r.said = append(o.r.said, line)
+	}
+	return nil
+}
