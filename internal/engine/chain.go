@@ -17,8 +17,9 @@ type StepError struct {
 func (e *StepError) Error() string { return fmt.Sprintf("step %q: %v", e.Step, e.Err) }
 func (e *StepError) Unwrap() error { return e.Err }
 
-// errStopped is returned through operators when the job is being stopped.
-var errStopped = errors.New("the job was stopped")
+// ErrStopped is returned through operators when the job is being stopped. A Sender returns it once it cannot
+// send; why is for Job.Cancel, so that a lost connection is not taken for the error of a step.
+var ErrStopped = errors.New("the job was stopped")
 
 // chain is the operators of one subtask, called directly, and the edges that leave them.
 type chain struct {
@@ -101,7 +102,7 @@ func (c *chain) process(i, port int, b kernel.Batch) error {
 // stepError names the step in which err arose, once.
 func (c *chain) stepError(i int, err error) error {
 	var named *StepError
-	if errors.Is(err, errStopped) || errors.As(err, &named) {
+	if errors.Is(err, ErrStopped) || errors.As(err, &named) {
 		return err
 	}
 	return &StepError{c.ops[i].node.Name, err}

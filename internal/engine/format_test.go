@@ -29,7 +29,7 @@ func TestChannelStateIsEncodedAsDocumented(t *testing.T) {
 		{Item{kind: itemStatus, idle: true, watermark: 1000}, "7301d00f"},
 		{Item{kind: itemBatch, batch: rows}, "6208010a00d00f000161"},
 	} {
-		b, err := appendItem(nil, test.item, kernel.NewCodec(c))
+		b, err := test.item.Append(nil, kernel.NewCodec(c))
 		if err != nil {
 			t.Fatal(err)
 		}

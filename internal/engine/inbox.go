@@ -1,30 +1,6 @@
 package engine
 
-import (
-	"sync"
-
-	"github.com/millstream/millstream/internal/eventtime"
-	"github.com/millstream/millstream/internal/kernel"
-)
-
-// itemKind is what an Item is apart from its batch.
-type itemKind uint8
-
-const (
-	itemBatch   itemKind = iota // elements; the only kind that needs room
-	itemStatus                  // watermark and idleness of the sender
-	itemBarrier                 // aligned barrier of a checkpoint
-	itemEnd                     // nothing follows
-)
-
-// Item is one entry of a channel.
-type Item struct {
-	kind       itemKind
-	idle       bool           // status: the sender is idle
-	watermark  eventtime.Time // status
-	checkpoint int64          // barrier
-	batch      kernel.Batch
-}
+import "sync"
 
 // mark is the place of an overtaking barrier in a channel: before the item with sequence number seq.
 type mark struct {
@@ -41,6 +17,9 @@ type channel struct {
 	over    mark   // newest overtaking barrier; checkpoint 0: none
 	held    bool   // by an aligned barrier
 	waiting Parker // the sender, if it waits for room
+
+	restored int    // of the batches, those at the head that a checkpoint held: no sender waits for them
+	credit   func() // tells a sender elsewhere that one of its batches was popped; nil for one in this process
 }
 
 func (c *channel) at(i int) *Item { return &c.q[(c.head+i)%len(c.q)] }
@@ -60,16 +39,21 @@ func (c *channel) push(it Item) {
 	}
 }
 
-func (c *channel) pop() Item {
-	it := *c.at(0)
+func (c *channel) pop() (it Item, credit func()) {
+	it = *c.at(0)
 	*c.at(0) = Item{}
 	c.head = (c.head + 1) % len(c.q)
 	c.n--
 	c.popped++
 	if it.kind == itemBatch {
 		c.batches--
+		if c.restored > 0 {
+			c.restored--
+		} else {
+			credit = c.credit
+		}
 	}
-	return it
+	return it, credit
 }
 
 // inbox is what a subtask takes its input from. Senders push, only the owner pops.
@@ -226,7 +210,7 @@ func (b *inbox) pop(barriersOnly bool) (p popped, ok bool) {
 		if c.n == 0 || c.held || barriersOnly && c.at(0).kind != itemBarrier {
 			continue
 		}
-		it := c.pop()
+		it, credit := c.pop()
 		if b.next = i + 1; b.next == len(b.in) {
 			b.next = 0
 		}
@@ -237,6 +221,9 @@ func (b *inbox) pop(barriersOnly bool) (p popped, ok bool) {
 		b.mu.Unlock()
 		if wake != nil {
 			wake.Wake()
+		}
+		if credit != nil {
+			credit()
 		}
 		return popped{it, i}, true
 	}
@@ -265,9 +252,14 @@ func (b *inbox) prepend(i int, items []Item) {
 	c := &b.in[i]
 	var later []Item
 	for c.n > 0 {
-		later = append(later, c.pop())
+		it, _ := c.pop()
+		later = append(later, it)
 	}
-	for _, it := range append(items, later...) {
+	for _, it := range items {
+		c.push(it)
+	}
+	c.restored = c.batches
+	for _, it := range later {
 		c.push(it)
 	}
 	c.over.seq += uint64(len(items))

@@ -3,7 +3,7 @@
 // (asynchronous barrier snapshots: Carbone et al. 2015, after Chandy and Lamport 1985).
 //
 // Reading order: scheduler.go (where goroutines wait), inbox.go, aligner.go (what barriers mean),
-// merger.go (watermarks), subtask.go (the loop), chain.go, stage.go, job.go.
+// merger.go (watermarks), subtask.go (the loop), chain.go, stage.go, job.go, remote.go.
 package engine
 
 import (
@@ -24,7 +24,7 @@ type Options struct {
 	Parallelism int
 	Groups      int   // key groups; default statebackend.DefaultKeyGroups
 	Room        int   // batches that a channel takes before its sender waits; default 8
-	CacheBytes  int64 // for the tables of all stateful subtasks together; default 256 MiB
+	CacheBytes  int64 // for the tables of all stateful subtasks in this process together; default 256 MiB
 	// Checkpoints says that Trigger will be called while the job runs, so that changes must be tracked.
 	Checkpoints bool
 	// WatermarkInterval is the least time in ms between two watermarks of a source; 0: after every read.
@@ -45,6 +45,13 @@ type Options struct {
 	// Budget is the number of entries fired, or encoded for a snapshot, between two looks at mail and
 	// barriers; default 512.
 	Budget int
+	// Local says which subtasks this process runs, the others run elsewhere; nil: all here. Everything that a
+	// Job does and counts is about its local subtasks.
+	Local func(stage string, subtask int) bool
+	// Remote makes the sending end of a channel from a subtask here to one elsewhere; see EachInbound for the
+	// other end. It is called by NewJob, and needed if Local is set.
+	Remote func(e *StageEdge, from, to int) Sender
+
 	// Check makes the job verify that no element is changed after it was emitted, and that elements come back
 	// from their encoding: see emitCheck.
 	Check bool
@@ -103,6 +110,9 @@ func NewJob(ctx context.Context, g *kernel.Graph, o Options) (*Job, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+	if o.Local != nil && o.Remote == nil {
+		return nil, errors.New("a job with subtasks elsewhere needs a transport to them")
+	}
 	if o.Parallelism > o.Groups {
 		return nil, fmt.Errorf("parallelism %d exceeds the %d key groups of the job", o.Parallelism, o.Groups)
 	}
@@ -123,19 +133,26 @@ func NewJob(ctx context.Context, g *kernel.Graph, o Options) (*Job, error) {
 	return j, nil
 }
 
-// layOut makes the subtasks and joins them by channels.
+// local says whether a subtask runs in this process.
+func (j *Job) local(st *Stage, i int) bool { return j.opts.Local == nil || j.opts.Local(st.Name(), i) }
+
+// layOut makes the subtasks of this process and joins them by channels.
 func (j *Job) layOut() {
-	at := map[*Stage][]*subtask{}
+	at := map[*Stage][]*subtask{} // nil where it runs elsewhere
 	keyed := int64(0)
 	for _, st := range j.stages {
-		for _, n := range st.Nodes {
-			if n.Keyed {
-				keyed += int64(st.Parallelism)
-			}
-		}
+		at[st] = make([]*subtask, st.Parallelism)
 		for i := range st.Parallelism {
+			if !j.local(st, i) {
+				continue
+			}
+			for _, n := range st.Nodes {
+				if n.Keyed {
+					keyed++
+				}
+			}
 			s := &subtask{job: j, stage: st, index: i}
-			s.parker = j.sched.NewParker(fmt.Sprintf("%s/%d", st.Name(), i))
+			s.parker = j.sched.NewParker(s.name())
 			s.inbox = newInbox(st.Channels(), j.opts.Room, s.parker)
 			s.aligner = NewAligner(st.Channels())
 			for _, e := range st.In {
@@ -144,7 +161,7 @@ func (j *Job) layOut() {
 					s.ports = append(s.ports, e.Input)
 				}
 			}
-			at[st] = append(at[st], s)
+			at[st][i] = s
 			j.subtasks = append(j.subtasks, s)
 		}
 	}
@@ -166,12 +183,16 @@ func (j *Job) layOut() {
 		s.source, _ = s.chain.ops[0].op.(kernel.Source)
 		for _, e := range s.stage.Out {
 			out := &outEdge{from: pos[e.Node], wm: eventtime.Min}
-			to := at[e.To]
+			first, targets := 0, at[e.To]
 			if e.direct() {
-				to = to[s.index : s.index+1]
+				first, targets = s.index, targets[s.index:s.index+1]
 			}
-			for _, t := range to {
-				out.targets = append(out.targets, localSender{t.inbox, e.channelOf(s.index)})
+			for i, t := range targets {
+				if t != nil {
+					out.targets = append(out.targets, localSender{t.inbox, e.channelOf(s.index)})
+				} else {
+					out.targets = append(out.targets, j.opts.Remote(e, s.index, first+i))
+				}
 			}
 			out.split = e.Splitter(kernel.SplitContext{
 				Subtask: subtaskOf(s), Targets: len(out.targets), Groups: j.groups, Exchange: e.Exchange,
@@ -216,7 +237,7 @@ func (j *Job) Stop() {
 // Cancel stops all subtasks at once. Wait returns err, or the error that came before it.
 func (j *Job) Cancel(err error) { j.fail(err) }
 
-// Subtasks is the number of subtasks, each of which contributes to every checkpoint.
+// Subtasks is the number of subtasks in this process, each of which contributes to every checkpoint.
 func (j *Job) Subtasks() int { return len(j.subtasks) }
 
 // Stages are the stages of the job.
@@ -246,12 +267,12 @@ func (j *Job) fail(err error) {
 	}
 	j.cancel()
 	for _, s := range j.subtasks {
-		s.inbox.stop(errStopped)
+		s.inbox.stop(ErrStopped)
 	}
 }
 
 func (j *Job) subtaskDone(s *subtask, err error) {
-	if err != nil && !errors.Is(err, errStopped) {
+	if err != nil && !errors.Is(err, ErrStopped) {
 		j.fail(err)
 	}
 	j.running.Done()

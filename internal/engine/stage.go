@@ -12,6 +12,8 @@ type Stage struct {
 	Nodes       []*kernel.Node // Nodes[0] is the root, the only one with inputs from other stages
 	Parallelism int
 	In, Out     []*StageEdge
+
+	firstChannel int // number of the first input channel of subtask 0 among all channels of the job
 }
 
 // Name is that of the root: the identity of a stage across restarts of one plan.
@@ -26,6 +28,24 @@ type StageEdge struct {
 	kernel.Edge
 
 	base int // first channel of the edge in the inbox of a subtask of To
+}
+
+// Number is that of a channel of the edge among all channels of the job, from 0. It follows from the stages
+// alone, so every process that lays out the same plan gives a channel the same number.
+func (e *StageEdge) Number(from, to int) int {
+	return e.To.firstChannel + to*e.To.Channels() + e.channelOf(from)
+}
+
+// Senders are the subtasks of From that send to subtask to.
+func (e *StageEdge) Senders(to int) []int {
+	if e.direct() {
+		return []int{to}
+	}
+	all := make([]int, e.From.Parallelism)
+	for i := range all {
+		all[i] = i
+	}
+	return all
 }
 
 // channels is the number of channels of the edge at one receiver.
@@ -67,6 +87,7 @@ func Stages(g *kernel.Graph, parallelism int) ([]*Stage, error) {
 	}
 	var stages []*Stage
 	of := make([]*Stage, len(g.Nodes))
+	channels := 0
 	for i, n := range g.Nodes {
 		if n.ID != i {
 			return nil, fmt.Errorf("node %q has ID %d at position %d", n.Name, n.ID, i)
@@ -80,7 +101,7 @@ func Stages(g *kernel.Graph, parallelism int) ([]*Stage, error) {
 			of[i] = st
 			continue
 		}
-		st := &Stage{ID: len(stages), Nodes: []*kernel.Node{n}, Parallelism: par}
+		st := &Stage{ID: len(stages), Nodes: []*kernel.Node{n}, Parallelism: par, firstChannel: channels}
 		stages = append(stages, st)
 		of[i] = st
 		base := 0
@@ -90,6 +111,7 @@ func Stages(g *kernel.Graph, parallelism int) ([]*Stage, error) {
 			st.In = append(st.In, e)
 			e.From.Out = append(e.From.Out, e)
 		}
+		channels += par * base
 	}
 	return stages, nil
 }

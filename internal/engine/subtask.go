@@ -521,9 +521,14 @@ func (s *subtask) encode(budget int) error {
 	return nil
 }
 
+// record adds an item of channel i to the pending snapshot. Barriers are left out, for one checkpoint is in
+// progress at a time, and so is the end of a channel: a sender that was at its end says so again after a restore.
 func (s *subtask) record(i int, it Item) error {
+	if it.kind != itemBatch && it.kind != itemStatus {
+		return nil
+	}
 	var err error
-	s.pending.Channels[i], err = appendItem(s.pending.Channels[i], it, s.codecs[i])
+	s.pending.Channels[i], err = it.Append(s.pending.Channels[i], s.codecs[i])
 	if err != nil {
 		return &StepError{s.stage.Name(), fmt.Errorf("record input for checkpoint %d: %w", s.pending.Checkpoint, err)}
 	}
@@ -601,7 +606,7 @@ func (s *subtask) open() error {
 		return nil
 	}
 	for i, data := range r.Channels {
-		items, err := decodeItems(data, s.codecs[i])
+		items, err := recordedItems(data, s.codecs[i])
 		if err != nil {
 			return &StepError{s.stage.Name(), fmt.Errorf("restore checkpoint %d: %w", r.Checkpoint, err)}
 		}
@@ -674,6 +679,8 @@ func (s *subtask) linkOf(i, port int) *link {
 	}
 	return l
 }
+
+func (s *subtask) name() string { return fmt.Sprintf("%s/%d", s.stage.Name(), s.index) }
 
 func subtaskOf(s *subtask) connector.Subtask {
 	return connector.Subtask{Index: s.index, Parallelism: s.stage.Parallelism}
