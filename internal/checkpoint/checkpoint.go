@@ -47,6 +47,9 @@ type Part struct {
 	Nodes      []NodePart
 	Merger     engine.MergerState
 	Channels   [][]byte
+	// Bulk is set if Channels and the blobs of the nodes are too large for a manifest: then they are nil here
+	// and lie in this object (bulk.go).
+	Bulk *statebackend.Ref
 }
 
 // NodePart is the share of one node in a subtask.
@@ -184,6 +187,9 @@ func (c *Checkpoint) Prepared(node string) []Prepared {
 // Refs calls f for every object that the checkpoint needs.
 func (c *Checkpoint) Refs(f func(statebackend.Ref)) {
 	for i := range c.Parts {
+		if c.Parts[i].Bulk != nil {
+			f(*c.Parts[i].Bulk)
+		}
 		for k := range c.Parts[i].Nodes {
 			s := c.Parts[i].Nodes[k].Keyed
 			if s == nil {
@@ -203,10 +209,16 @@ func (c *Checkpoint) Refs(f func(statebackend.Ref)) {
 }
 
 // Restore returns what a subtask starts from.
-func (c *Checkpoint) Restore(stage string, subtask int) (*engine.SubtaskRestore, error) {
+func (c *Checkpoint) Restore(ctx context.Context, store Store, stage string, subtask int) (*engine.SubtaskRestore, error) {
 	p := c.part(stage, subtask)
 	if p == nil {
 		return nil, fmt.Errorf("checkpoint %d has no state of subtask %d of %q", c.ID, subtask, stage)
+	}
+	if p.Bulk != nil {
+		var err error
+		if p, err = p.load(ctx, store); err != nil {
+			return nil, fmt.Errorf("restore checkpoint %d: subtask %d of %q: %w", c.ID, subtask, stage, err)
+		}
 	}
 	r := &engine.SubtaskRestore{Checkpoint: c.ID, Nodes: map[string]engine.NodeRestore{}, Merger: p.Merger, Channels: p.Channels}
 	for _, n := range p.Nodes {
@@ -357,6 +369,9 @@ func (k *Keeper) Persist(ctx context.Context, s *engine.SubtaskSnapshot) (Part, 
 			}
 		}
 		p.Nodes = append(p.Nodes, np)
+	}
+	if err := p.spill(ctx, k.store); err != nil {
+		return Part{}, fmt.Errorf("store what subtask %d of %q holds, for checkpoint %d: %w", s.Subtask, s.Stage, s.Checkpoint, err)
 	}
 	return p, nil
 }

@@ -584,7 +584,9 @@ func (h *harness) attempt(seed uint64) (done bool, err error) {
 		opts.AlignTimeout = 1
 	}
 	if h.last != nil {
-		opts.Restore = h.last.Restore
+		opts.Restore = func(stage string, subtask int) (*engine.SubtaskRestore, error) {
+			return h.last.Restore(context.Background(), h.store, stage, subtask)
+		}
 	}
 	job, err := engine.NewJob(context.Background(), &h.g.Graph, opts)
 	if err != nil {

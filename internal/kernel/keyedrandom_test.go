@@ -175,9 +175,9 @@ type naiveStep struct {
 	out      map[naiveKey][]string
 	late     int
 
-	k      naiveKey // of the call
+	k      naiveKey       // of the call
 	firing eventtime.Time // time of the element or timer
-	kind   byte // 'P', 'T' or 'X'
+	kind   byte           // 'P', 'T' or 'X'
 }
 
 func (n *naiveStep) clone() *naiveStep {

@@ -283,7 +283,9 @@ func (r *runner) options(keeper *checkpoint.Keeper) engine.Options {
 		}
 	}
 	if r.last != nil {
-		o.Restore = r.last.Restore
+		o.Restore = func(stage string, subtask int) (*engine.SubtaskRestore, error) {
+			return r.last.Restore(r.ctx, r.store, stage, subtask)
+		}
 	}
 	return o
 }

@@ -266,7 +266,7 @@ func (r *run) open() error {
 	}
 	r.w = eventtime.Min
 	if r.last != nil {
-		from, err := r.last.Restore(step, 0)
+		from, err := r.last.Restore(context.Background(), r.store, step, 0)
 		if err != nil {
 			return err
 		}
