@@ -18,14 +18,19 @@ const maxLines = 700
 var longFiles = map[string]string{
 	"internal/kernel/keyedpardo_test.go":  "the behaviours of one operator, each short, around one rig",
 	"internal/kernel/keyedrandom_test.go": "one random test: its program, its naive twin and the walk that compares them",
+	"internal/kernel/table_test.go":       "one random test of one data structure: its naive twin, the walk and the cases that it found",
 	"internal/kernel/table.go":            "one data structure: index, eviction, passes and removals keep its invariants together; snapshots are apart already",
 }
 
 // skips are the functions that may skip a test, as file:function, for the reason given.
-var skips = map[string]string{}
+var skips = map[string]string{
+	"testing/mutants/mutants_test.go:TestEachMutantIsFound": "builds and runs the tests once for each planted fault, which takes minutes: make mutants",
+}
 
 // clocks are the test files that may sleep or measure, for the reason given.
-var clocks = map[string]string{}
+var clocks = map[string]string{
+	"testing/mutants/mutants_test.go": "reports how fast a fault is found; nothing depends on it",
+}
 
 func filesAreShort(t *tree) (out []finding) {
 	used := map[string]bool{}
