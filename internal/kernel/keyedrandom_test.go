@@ -621,6 +621,17 @@ func (w *keyedWalk[K]) check() error {
 			return fmt.Errorf("the %s has %d bytes, its limit is %d", name, used[0], used[1])
 		}
 	}
+	used := int64(0)
+	for _, s := range o.state.segments {
+		for i := range s.n {
+			if e := s.at(i); e.flags&flagDead == 0 {
+				used += int64(o.state.entryBytes() + o.schema.size(&e.acc))
+			}
+		}
+	}
+	if used != o.state.used {
+		return fmt.Errorf("the states take %d bytes, %d are counted", used, o.state.used)
+	}
 	return w.checkIndex()
 }
 
