@@ -22,7 +22,6 @@ const (
 	tableGo      = "internal/kernel/table.go"
 	snapshotGo   = "internal/kernel/tablesnapshot.go"
 	aggregateGo  = "internal/kernel/aggregate.go"
-	sourceGo     = "internal/kernel/source.go"
 	checkpointGo = "internal/checkpoint/checkpoint.go"
 )
 
@@ -201,6 +200,4 @@ var mutants = []mutant{
 		"o.wm = n.Watermark\n", "", lateJobs},
 	{"a source's watermark is stored before it is told", subtaskGo,
 		"n.Watermark = s.chain.w // the root", "n.Watermark = o.wm // the root", lateJobs},
-	{"a split's watermark is not restored", sourceGo,
-		"watermark: wm, greatest: wm.Add(o.disorder)", "watermark: eventtime.Min, greatest: eventtime.Min", lateJobs},
 }
