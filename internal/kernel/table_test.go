@@ -372,6 +372,10 @@ func (w *tableWalk[K]) visit(s *segment[K, string], e *entry[K, string]) error {
 		return fmt.Errorf("visited key %d with %+v, want %+v (present: %v)", i, got, want, ok)
 	}
 	if w.remove {
+		delete(w.model[s.win], i)
+		if w.r.IntN(2) == 0 {
+			return nil // as if there were nothing to fire
+		}
 		if p := w.t.pending; p != nil { // as the operator does before it fires
 			if err := p.save(s, e); err != nil {
 				return err
@@ -379,7 +383,6 @@ func (w *tableWalk[K]) visit(s *segment[K, string], e *entry[K, string]) error {
 		}
 		e.panes++
 		e.acc = "fired"
-		delete(w.model[s.win], i)
 		return nil
 	}
 	if w.visited[i] {
