@@ -279,6 +279,8 @@ type testGraph struct {
 	eval []func(in [][]elem) []elem // naive
 	l    *ledger
 	sink map[int]*kernel.Node
+
+	readBatch int // records a read; 0: as many as there are
 }
 
 func (g *testGraph) add(n *kernel.Node, eval func([][]elem) []elem) *kernel.Node {
@@ -543,7 +545,7 @@ func (h *harness) attempt(seed uint64) (done bool, err error) {
 	ended := 0
 	me := sched.NewParker("coordinator")
 	opts := engine.Options{
-		Scheduler: sched, Parallelism: h.par, Room: 1 + h.r.IntN(2), CacheBytes: h.cache, Checkpoints: true,
+		Scheduler: sched, Parallelism: h.par, Room: 1 + h.r.IntN(2), CacheBytes: h.cache, Checkpoints: true, ReadBatch: h.g.readBatch,
 		Budget: []int{1, 3, 512}[h.r.IntN(3)],
 		OpenBackend: func(ctx context.Context, n *kernel.Node, sub, par int) (statebackend.Backend, error) {
 			return h.last.Open(ctx, h.store, memory.Driver{}, statebackend.Config{KeyGroups: statebackend.RangeOf(sub, par, statebackend.DefaultKeyGroups)}, n.Name, sub)

@@ -103,7 +103,8 @@ func byKey[V any](from *kernel.Node) kernel.Edge {
 func addSource(g *testGraph, src numbers, strategy watermark.Strategy, batch int, rate float64) *kernel.Node {
 	splitCoder, err := coder.Of[numberSplit]()
 	must(err)
-	spec := kernel.SourceSpec[kv, numberSplit]{Source: src, Split: splitCoder, At: src.at, Strategy: strategy, Batch: batch, MaxRate: rate}
+	spec := kernel.SourceSpec[kv, numberSplit]{Source: src, Split: splitCoder, At: src.at, Strategy: strategy, MaxRate: rate}
+	g.readBatch = batch
 	return g.add(&kernel.Node{Kind: "source", New: func() kernel.Operator { return kernel.NewSource(spec) },
 		Splits: spec.EncodeSplits, SetSplits: kernel.SetSplits[kv, numberSplit]}, nil)
 }

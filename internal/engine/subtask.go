@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"sync/atomic"
 
 	"github.com/millstream/millstream/internal/eventtime"
 	"github.com/millstream/millstream/internal/kernel"
@@ -47,6 +48,7 @@ type subtask struct {
 	polled     kernel.Polled
 	sourceDone bool
 	wakeAt     eventtime.Time // an idle source is asked again then
+	notified   atomic.Bool    // or when its reader has called for it
 	ended      bool           // End was sent; only checkpoints are left
 	stopping   bool
 	backends   []opBackend
@@ -249,6 +251,9 @@ func (s *subtask) poll() (bool, error) {
 		return false, nil
 	}
 	now := s.job.sched.Now()
+	if s.polled.Status == connector.Idle && now < s.wakeAt && !s.notified.Swap(false) {
+		return false, nil // woken for something else
+	}
 	wasIdle := s.polled.Inactive
 	s.chain.running = 0
 	p, err := s.source.Poll(now)
@@ -630,9 +635,9 @@ func (s *subtask) openContext(i int, r *SubtaskRestore) (*kernel.OpenContext, er
 	c := &kernel.OpenContext{
 		Context: s.job.ctx, Step: o.node.Name,
 		Subtask: subtaskOf(s),
-		Groups:  s.job.groups, CacheMax: s.job.cacheMax, Track: s.job.track,
+		Groups:  s.job.groups, CacheMax: s.job.cacheMax, Track: s.job.track, ReadBatch: s.job.opts.ReadBatch,
 		Metrics: o.metrics, Logger: s.job.logger.With("step", o.node.Name, "subtask", s.index),
-		Now: s.job.sched.Now, Wake: s.parker.Wake,
+		Now: s.job.sched.Now, Wake: func() { s.notified.Store(true); s.parker.Wake() },
 	}
 	o.wm = eventtime.Min
 	if r != nil {
