@@ -18,12 +18,15 @@ import (
 	"github.com/millstream/millstream/statebackend"
 )
 
+// DefaultRoom is the number of batches that a channel takes before its sender waits, unless set.
+const DefaultRoom = 8
+
 // Options configure a Job.
 type Options struct {
 	Scheduler   Scheduler // default Real
 	Parallelism int
 	Groups      int   // key groups; default statebackend.DefaultKeyGroups
-	Room        int   // batches that a channel takes before its sender waits; default 8
+	Room        int   // batches that a channel takes before its sender waits; default DefaultRoom
 	CacheBytes  int64 // for the tables of all stateful subtasks in this process together; default 256 MiB
 	// Checkpoints says that Trigger will be called while the job runs, so that changes must be tracked.
 	Checkpoints bool
@@ -99,7 +102,7 @@ func NewJob(ctx context.Context, g *kernel.Graph, o Options) (*Job, error) {
 		o.Groups = statebackend.DefaultKeyGroups
 	}
 	if o.Room == 0 {
-		o.Room = 8
+		o.Room = DefaultRoom
 	}
 	if o.CacheBytes == 0 {
 		o.CacheBytes = 256 << 20
