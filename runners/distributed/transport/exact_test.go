@@ -188,7 +188,9 @@ func (s *spread) options(w *worker, room int) engine.Options {
 		o.AlignTimeout = 1
 	}
 	if s.last != nil {
-		o.Restore = s.last.Restore
+		o.Restore = func(stage string, subtask int) (*engine.SubtaskRestore, error) {
+			return s.last.Restore(context.Background(), s.store, stage, subtask)
+		}
 	}
 	return o
 }
