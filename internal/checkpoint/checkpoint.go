@@ -22,6 +22,7 @@ import (
 
 	"github.com/millstream/millstream/internal/engine"
 	"github.com/millstream/millstream/internal/eventtime"
+	"github.com/millstream/millstream/internal/failpoint"
 	"github.com/millstream/millstream/statebackend"
 )
 
@@ -253,6 +254,10 @@ func (c *Checkpoint) Open(ctx context.Context, store Store, driver statebackend.
 		deltas = append([]Delta{{k.Base.Checkpoint, k.Base.Companion}}, deltas...)
 	}
 	for _, d := range deltas {
+		if err := failpoint.Hit("mid-restore"); err != nil {
+			b.Close()
+			return nil, err
+		}
 		if err := apply(ctx, store, b, d); err != nil {
 			b.Close()
 			return nil, err
@@ -439,7 +444,11 @@ func (k *Keeper) known(l *lineage) map[string]statebackend.Ref {
 }
 
 func (k *Keeper) put(ctx context.Context, checkpoint int64, name string, data []byte) (statebackend.Ref, error) {
-	return k.store.Put(ctx, checkpoint, name, bytes.NewReader(data), int64(len(data)))
+	ref, err := k.store.Put(ctx, checkpoint, name, bytes.NewReader(data), int64(len(data)))
+	if err == nil {
+		err = failpoint.Hit("mid-upload")
+	}
+	return ref, err
 }
 
 // Completed notes that a checkpoint is complete: what it has need not be sent again.

@@ -14,7 +14,12 @@ import (
 type MemoryStore struct {
 	mu      sync.Mutex
 	n       int
-	objects map[string][]byte
+	objects map[string]memoryObject
+}
+
+type memoryObject struct {
+	checkpoint int64 // that it was stored for
+	data       []byte
 }
 
 // Put implements Store.
@@ -26,11 +31,11 @@ func (m *MemoryStore) Put(_ context.Context, checkpoint int64, name string, cont
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.objects == nil {
-		m.objects = map[string][]byte{}
+		m.objects = map[string]memoryObject{}
 	}
 	m.n++
 	object := fmt.Sprintf("%d/%d-%s", checkpoint, m.n, name)
-	m.objects[object] = data
+	m.objects[object] = memoryObject{checkpoint, data}
 	return statebackend.Ref{Object: object, Size: size, CRC32C: statebackend.Checksum(0, data)}, nil
 }
 
@@ -38,24 +43,26 @@ func (m *MemoryStore) Put(_ context.Context, checkpoint int64, name string, cont
 func (m *MemoryStore) Fetch(_ context.Context, ref statebackend.Ref) (io.ReadCloser, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	data, ok := m.objects[ref.Object]
+	o, ok := m.objects[ref.Object]
 	if !ok {
 		return nil, fmt.Errorf("%s is not stored", ref.Object)
 	}
-	return io.NopCloser(bytes.NewReader(data)), nil
+	return io.NopCloser(bytes.NewReader(o.data)), nil
 }
 
-// Retain deletes every object that none of the checkpoints needs.
+// Retain deletes every object that none of the checkpoints needs, except what was stored for a newer one.
 func (m *MemoryStore) Retain(cs ...*Checkpoint) {
 	needed := map[string]bool{}
+	newest := int64(0)
 	for _, c := range cs {
+		newest = max(newest, c.ID)
 		c.Refs(func(r statebackend.Ref) { needed[r.Object] = true })
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for o := range m.objects {
-		if !needed[o] {
-			delete(m.objects, o)
+	for name, o := range m.objects {
+		if !needed[name] && o.checkpoint <= newest {
+			delete(m.objects, name)
 		}
 	}
 }

@@ -17,6 +17,16 @@ type StepError struct {
 func (e *StepError) Error() string { return fmt.Sprintf("step %q: %v", e.Step, e.Err) }
 func (e *StepError) Unwrap() error { return e.Err }
 
+// SubtaskError is an error of a subtask, as Job.Wait returns it.
+type SubtaskError struct {
+	Stage   string
+	Subtask int
+	Err     error
+}
+
+func (e *SubtaskError) Error() string { return e.Err.Error() }
+func (e *SubtaskError) Unwrap() error { return e.Err }
+
 // ErrStopped is returned through operators when the job is being stopped. A Sender returns it once it cannot
 // send; why is for Job.Cancel, so that a lost connection is not taken for the error of a step.
 var ErrStopped = errors.New("the job was stopped")

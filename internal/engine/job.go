@@ -278,7 +278,7 @@ func (j *Job) fail(err error) {
 
 func (j *Job) subtaskDone(s *subtask, err error) {
 	if err != nil && !errors.Is(err, ErrStopped) {
-		j.fail(err)
+		j.fail(&SubtaskError{s.stage.Name(), s.index, err})
 	}
 	j.running.Done()
 }

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/millstream/millstream/internal/eventtime"
+	"github.com/millstream/millstream/internal/failpoint"
 	"github.com/millstream/millstream/internal/kernel"
 	"github.com/millstream/millstream/sdk/connector"
 	"github.com/millstream/millstream/statebackend"
@@ -157,6 +158,9 @@ func (s *subtask) work() (bool, error) {
 			return false, err
 		}
 		if !done {
+			if err := failpoint.Hit("mid-firing"); err != nil {
+				return false, err
+			}
 			_, err := s.takeBarrier()
 			return true, err
 		}

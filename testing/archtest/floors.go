@@ -18,6 +18,7 @@ type floor struct {
 var floors = []floor{
 	{name: "time", packages: []string{"internal/eventtime"}},
 	{name: "version", packages: []string{"internal/version"}},
+	{name: "failpoint", packages: []string{"internal/failpoint"}},
 
 	// What users write pipelines with.
 	{name: "window", packages: []string{"sdk/window"}, may: words("time")},
@@ -36,12 +37,12 @@ var floors = []floor{
 	{name: "transforms", packages: []string{"transforms/*"}, may: words("window values contracts sdk")},
 
 	// The engine moves batches whose types it does not know: it needs no sdk and no shelf.
-	{name: "engine", packages: []string{"internal/engine"}, may: words("time window values contracts kernel")},
-	{name: "checkpoint", packages: []string{"internal/checkpoint"}, may: words("time contracts kernel engine")},
+	{name: "engine", packages: []string{"internal/engine"}, may: words("time failpoint window values contracts kernel")},
+	{name: "checkpoint", packages: []string{"internal/checkpoint"}, may: words("time failpoint contracts kernel engine")},
 	{name: "direct", packages: []string{"runners/direct"},
 		may: append(words("time version window values contracts kernel sdk plan engine checkpoint"), "local drivers")},
 	{name: "distributed", packages: []string{"runners/distributed/..."}, together: true,
-		may: append(words("time version window values contracts kernel sdk plan engine checkpoint"), "local drivers")},
+		may: append(words("time version failpoint window values contracts kernel sdk plan engine checkpoint"), "local drivers")},
 	{name: "runners", packages: []string{"runners"},
 		may: append(words("time version window values contracts kernel sdk plan engine checkpoint direct distributed"), "local drivers")},
 

@@ -451,5 +451,13 @@ func (c *Core) finish(s State, err error) {
 	c.do(Finish{s, c.err})
 }
 
+// Over returns the state in which the job has ended, or "".
+func (c *Core) Over() (State, error) {
+	if c.phase != over {
+		return "", nil
+	}
+	return c.final, c.err
+}
+
 // Attempt is the number of the present attempt.
 func (c *Core) Attempt() int64 { return c.attempt }

@@ -1,5 +1,7 @@
 package coordinator
 
+import "strings"
+
 // retries counts failures by step and error. A count is forgotten only once a checkpoint is complete that
 // was triggered after the step had passed the place where it failed: a checkpoint before that place says
 // nothing about the next time it is reached, and a job would go on failing for ever.
@@ -27,7 +29,8 @@ func (r *retries) failed(e StepFailed) (n int, more bool) {
 	if r.seen == nil {
 		r.seen = map[failureKey]*failure{}
 	}
-	k := failureKey{e.Step, e.Err.Error()}
+	text, _, _ := strings.Cut(e.Err.Error(), "\n") // what follows may be a stack, which is never the same twice
+	k := failureKey{e.Step, text}
 	f := r.seen[k]
 	if f == nil {
 		f = &failure{}

@@ -1,0 +1,108 @@
+package coordinator
+
+import (
+	"encoding/json"
+	"math"
+	"net/http"
+	"time"
+
+	"github.com/millstream/millstream/internal/eventtime"
+)
+
+// Handler serves the job's status as JSON:
+//
+//	GET /api/v1/job           where it stands
+//	GET /api/v1/steps         the figures of each step, since the attempt began
+//	GET /api/v1/checkpoints   the newest ones
+func (s *Server) Handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /api/v1/job", func(w http.ResponseWriter, r *http.Request) {
+		st, err := s.Status(r.Context())
+		if err != nil {
+			return // the client is gone
+		}
+		j := jobJSON{
+			Name: s.o.Name, State: st.State, Attempt: st.Attempt, Degraded: st.Degraded, Generation: s.o.Generation,
+			Workers: st.Workers, WorkersWanted: st.Wanted, Parallelism: int(s.o.Settings.Parallelism),
+			WorkerNames: s.Workers(), UncommittedOutputs: st.Pending, UptimeSeconds: s.Uptime().Seconds(),
+		}
+		if st.Restored != 0 {
+			j.RestoredCheckpoint = &st.Restored
+		}
+		if st.Err != nil {
+			j.Error = st.Err.Error()
+		}
+		write(w, j)
+	})
+	mux.HandleFunc("GET /api/v1/steps", func(w http.ResponseWriter, r *http.Request) {
+		steps := []stepJSON{}
+		for _, st := range s.Steps() {
+			j := stepJSON{Name: st.Name, RecordsIn: st.RecordsIn, RecordsOut: st.RecordsOut, LateDropped: st.LateDropped, Counters: st.Counters}
+			if t := eventtime.Time(st.Watermark); st.Watermark != math.MinInt64 && t > eventtime.Min && t < eventtime.Max {
+				text := t.Time().UTC().Format(time.RFC3339Nano)
+				j.Watermark = &text
+			}
+			j.AtEnd = eventtime.Time(st.Watermark) >= eventtime.Max
+			steps = append(steps, j)
+		}
+		write(w, steps)
+	})
+	mux.HandleFunc("GET /api/v1/checkpoints", func(w http.ResponseWriter, r *http.Request) {
+		st, err := s.Status(r.Context())
+		if err != nil {
+			return
+		}
+		j := checkpointsJSON{Completed: st.Complete, LatestID: st.Latest, History: []checkpointJSON{}}
+		for _, h := range st.History {
+			j.History = append(j.History, checkpointJSON{h.ID, h.State, float64(h.Duration) / 1000, h.Bytes, h.NewBytes})
+		}
+		write(w, j)
+	})
+	return mux
+}
+
+type jobJSON struct {
+	Name               string   `json:"name"`
+	State              State    `json:"state"`
+	Error              string   `json:"error,omitempty"`
+	Attempt            int64    `json:"attempt"`
+	Generation         uint64   `json:"generation"`
+	RestoredCheckpoint *int64   `json:"restoredCheckpoint"` // null: the attempt began with nothing
+	Degraded           bool     `json:"degraded"`
+	Parallelism        int      `json:"parallelism"`
+	Workers            int      `json:"workers"`
+	WorkersWanted      int      `json:"workersWanted"`
+	WorkerNames        []string `json:"workerNames"`
+	UncommittedOutputs int      `json:"uncommittedOutputs"`
+	UptimeSeconds      float64  `json:"uptimeSeconds"`
+}
+
+type stepJSON struct {
+	Name        string           `json:"name"`
+	RecordsIn   int64            `json:"recordsIn"`
+	RecordsOut  int64            `json:"recordsOut"`
+	LateDropped int64            `json:"lateDropped"`
+	Watermark   *string          `json:"watermark"` // null: at the beginning or the end of time
+	AtEnd       bool             `json:"atEnd"`
+	Counters    map[string]int64 `json:"counters,omitempty"`
+}
+
+type checkpointsJSON struct {
+	Completed int              `json:"completed"`
+	LatestID  int64            `json:"latestId"`
+	History   []checkpointJSON `json:"history"`
+}
+
+type checkpointJSON struct {
+	ID       int64   `json:"id"`
+	State    string  `json:"state"`
+	Duration float64 `json:"duration"` // seconds
+	Bytes    int64   `json:"bytes"`
+	NewBytes int64   `json:"newBytes"`
+}
+
+func write(w http.ResponseWriter, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	// An error is the client's: it went away.
+	_ = json.NewEncoder(w).Encode(v)
+}

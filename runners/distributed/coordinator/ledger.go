@@ -1,0 +1,303 @@
+package coordinator
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/millstream/millstream/internal/checkpoint"
+	"github.com/millstream/millstream/internal/kernel"
+	"github.com/millstream/millstream/runners/distributed/checkpoint/commitlog"
+	"github.com/millstream/millstream/statebackend/storage"
+)
+
+// Ledger is where checkpoints are published. One goroutine uses it.
+type Ledger interface {
+	// Publish makes a checkpoint count, or returns an error: then nothing that it lists may be committed.
+	Publish(ctx context.Context, m *checkpoint.Manifest) error
+	// Collect deletes what is not needed any more. What it fails to delete it finds another time.
+	Collect(ctx context.Context) error
+}
+
+// Memory is the Ledger of a job without a checkpoint directory: its checkpoints live as long as the
+// coordinator. Workers put their bulk into Store.
+type Memory struct {
+	Store *checkpoint.MemoryStore
+	last  *checkpoint.Checkpoint
+}
+
+// Publish implements Ledger.
+func (l *Memory) Publish(_ context.Context, m *checkpoint.Manifest) error {
+	l.last = &m.Checkpoint
+	return nil
+}
+
+// Collect implements Ledger.
+func (l *Memory) Collect(context.Context) error {
+	l.Store.Retain(l.last)
+	return nil
+}
+
+// Durable is the Ledger of a job with a checkpoint directory: it leads the job's log.
+type Durable struct {
+	store     *storage.Store
+	term      *commitlog.Term
+	collector *checkpoint.Collector
+	drop      []string // to be deleted
+}
+
+// Publish implements Ledger.
+func (l *Durable) Publish(ctx context.Context, m *checkpoint.Manifest) error {
+	b, err := m.Encode()
+	if err != nil {
+		return err
+	}
+	slot, err := l.term.Publish(ctx, b)
+	if err != nil {
+		return err
+	}
+	l.drop = append(l.drop, l.collector.Published(uint64(slot), &m.Checkpoint)...)
+	return nil
+}
+
+// Collect implements Ledger.
+func (l *Durable) Collect(ctx context.Context) error {
+	if err := l.term.Check(ctx); err != nil {
+		return err
+	}
+	drop := l.drop
+	l.drop = nil
+	if err := l.collector.Collect(ctx, l.store, drop); err != nil {
+		return err
+	}
+	_, err := l.term.Collect(ctx, func(s commitlog.Slot) bool { return l.collector.Retains(uint64(s)) })
+	return err
+}
+
+// Restore says what a new coordinator takes up.
+type Restore struct {
+	From        string // none, latest, or a slot of the log: 42, or the name or URL of its object
+	NewRun      bool   // begin anew although there are checkpoints
+	AllowReplay bool   // take one that is not the newest
+	Retain      int    // checkpoints to keep
+	Claimant    string // for people: who claims the log
+}
+
+// Taken is what a coordinator has taken up.
+type Taken struct {
+	Ledger     *Durable
+	Generation uint64
+	Last       *checkpoint.Manifest // to restore, or nil
+	Pending    []checkpoint.Output  // of the newest manifest: to commit first
+	NextID     int64
+	Notes      []string // for the operator
+}
+
+// Fit is what a checkpoint must match to be restored.
+type Fit struct {
+	Job         string
+	Graph       *kernel.Graph
+	KeyGroups   int
+	Parallelism int
+}
+
+// Open claims the log of a job in store and reads what it takes up. Everything that can be refused is refused
+// before the claim, which would depose a coordinator that is doing well.
+func Open(ctx context.Context, store *storage.Store, r Restore, fit Fit) (*Taken, error) {
+	log := commitlog.New(store)
+	start, notes, err := choose(ctx, log, store, r, fit)
+	if err != nil {
+		return nil, err
+	}
+	term, err := log.Claim(ctx, start, []byte(r.Claimant))
+	if err != nil {
+		return nil, fmt.Errorf("lead the job in %s: %w", store, err)
+	}
+	t := &Taken{Generation: uint64(term.Generation()), NextID: 1, Notes: notes}
+	if e, ok := term.Settles(); ok {
+		m, err := readManifest(e)
+		if err == nil {
+			err = fit.canCommit(m)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("commit what slot %d of %s lists: %w", e.Slot, store, err)
+		}
+		t.Pending = m.Pending
+		t.NextID = m.Checkpoint.ID + 1
+	}
+	if e, ok := term.Restores(); ok {
+		if r.From == "none" && !r.NewRun {
+			return nil, used(store) // somebody was faster
+		}
+		m, err := readManifest(e)
+		if err == nil {
+			err = fit.canRestore(m)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("restore slot %d of %s: %w", e.Slot, store, err)
+		}
+		t.Last = m
+		t.NextID = max(t.NextID, m.Checkpoint.ID+1)
+	}
+	t.Ledger = &Durable{store: store, term: term, collector: checkpoint.NewCollector(t.Generation, r.Retain)}
+	var found []commitlog.Entry
+	for e, err := range log.Manifests(ctx) {
+		if err != nil {
+			return nil, fmt.Errorf("read the checkpoints of %s: %w", store, err)
+		}
+		if found = append(found, e); len(found) == r.Retain {
+			break
+		}
+	}
+	for _, e := range slices.Backward(found) {
+		m, err := readManifest(e)
+		if err != nil {
+			return nil, fmt.Errorf("slot %d of %s: %w", e.Slot, store, err)
+		}
+		t.Ledger.collector.Found(uint64(e.Slot), &m.Checkpoint)
+	}
+	return t, nil
+}
+
+func readManifest(e commitlog.Entry) (*checkpoint.Manifest, error) {
+	return checkpoint.DecodeManifest(e.Payload)
+}
+
+func used(store *storage.Store) error {
+	return fmt.Errorf("%s has checkpoints of an earlier run: go on from them with --restore=latest, or begin anew with --new-run", store)
+}
+
+// choose turns what the operator wants into what to claim.
+func choose(ctx context.Context, log *commitlog.Log, store *storage.Store, r Restore, fit Fit) (start commitlog.Start, notes []string, err error) {
+	if r.NewRun {
+		if r.From != "none" {
+			return start, nil, fmt.Errorf("--new-run takes nothing up, and --restore=%s does: leave one out", r.From)
+		}
+		return commitlog.NewRun, nil, nil
+	}
+	newest, ok, err := log.Newest(ctx)
+	if err != nil {
+		return start, nil, fmt.Errorf("read the log of %s: %w", store, err)
+	}
+	switch r.From {
+	case "none":
+		if ok {
+			return start, nil, used(store)
+		}
+		return commitlog.Latest, nil, nil
+	case "latest":
+		slot := newest.Slot
+		if newest.Kind == commitlog.Claim {
+			slot = newest.Restores.Slot
+		}
+		if slot == 0 {
+			return commitlog.Latest, []string{fmt.Sprintf("there is no checkpoint in %s to restore: starting afresh", store)}, nil
+		}
+		_, err := findManifest(ctx, log, store, slot, fit)
+		return commitlog.Latest, nil, err
+	}
+	slot, err := parseSlot(r.From, store)
+	if err != nil {
+		return start, nil, err
+	}
+	first, err := findManifest(ctx, log, store, slot, fit)
+	if err != nil {
+		return start, nil, err
+	}
+	if first != slot {
+		if !r.AllowReplay {
+			return start, nil, fmt.Errorf("--restore=%s: slot %d is newer, and what was written since would appear twice; take --restore=latest, or accept it with --allow-replay", r.From, first)
+		}
+		notes = append(notes, fmt.Sprintf("restoring slot %d although slot %d is newer: what was written in between will appear twice", slot, first))
+	}
+	return commitlog.At(slot), notes, nil
+}
+
+// findManifest looks for a manifest, checks that it can be restored, and returns the slot of the newest one.
+func findManifest(ctx context.Context, log *commitlog.Log, store *storage.Store, slot commitlog.Slot, fit Fit) (newest commitlog.Slot, err error) {
+	for e, err := range log.Manifests(ctx) {
+		if err != nil {
+			return 0, fmt.Errorf("read the checkpoints of %s: %w", store, err)
+		}
+		if newest == 0 {
+			newest = e.Slot
+		}
+		if e.Slot < slot {
+			break
+		}
+		if e.Slot > slot {
+			continue
+		}
+		m, err := readManifest(e)
+		if err == nil {
+			err = fit.canRestore(m)
+		}
+		if err != nil {
+			return 0, fmt.Errorf("restore slot %d of %s: %w", slot, store, err)
+		}
+		return newest, nil
+	}
+	return 0, fmt.Errorf("%s has no checkpoint in slot %d, or it was collected", store, slot)
+}
+
+// parseSlot reads 42, log/00000000000000000042, or the URL of that object.
+func parseSlot(s string, store *storage.Store) (commitlog.Slot, error) {
+	name := s
+	if strings.Contains(name, "://") {
+		var ok bool
+		if name, ok = strings.CutPrefix(name, strings.TrimSuffix(store.String(), "/")+"/"); !ok {
+			return 0, fmt.Errorf("--restore=%s: it is not in --checkpoint-dir=%s; a job restores its own checkpoints", s, store)
+		}
+	}
+	n, err := strconv.ParseUint(strings.TrimPrefix(name, "log/"), 10, 64)
+	if err != nil || n == 0 {
+		return 0, fmt.Errorf("--restore=%s: must be none, latest, or an entry of the log such as log/00000000000000000042", s)
+	}
+	return commitlog.Slot(n), nil
+}
+
+// canRestore says whether the program can go on from m.
+func (f Fit) canRestore(m *checkpoint.Manifest) error {
+	switch {
+	case m.Job != f.Job:
+		return fmt.Errorf("it is a checkpoint of the job %q, and this is %q: give each job a directory of its own", m.Job, f.Job)
+	case m.KeyGroups != f.KeyGroups:
+		return fmt.Errorf("it has %d key groups and this job %d: their number is fixed for a job's life", m.KeyGroups, f.KeyGroups)
+	case m.Parallelism != f.Parallelism:
+		return fmt.Errorf("it was taken at parallelism %d, and this job runs at %d: start with --parallelism=%[1]d", m.Parallelism, f.Parallelism)
+	}
+	if plan := f.Graph.StatePlan(f.KeyGroups); m.StatePlan != plan {
+		return fmt.Errorf("its state does not fit this program: %s", firstDifference("the checkpoint has", m.StatePlan, "the program has", plan))
+	}
+	return f.canCommit(m)
+}
+
+// canCommit says whether the program has all sinks whose output m lists.
+func (f Fit) canCommit(m *checkpoint.Manifest) error {
+	for _, o := range m.Pending {
+		if !slices.ContainsFunc(f.Graph.Nodes, func(n *kernel.Node) bool { return n.Name == o.Node && n.Sink != nil }) {
+			return fmt.Errorf("it lists output of the step %q that is not committed, and this program has no such sink: run the program that wrote it once more", o.Node)
+		}
+	}
+	return nil
+}
+
+// firstDifference describes the first line in which two texts differ.
+func firstDifference(whoA, a, whoB, b string) string {
+	la, lb := strings.Split(a, "\n"), strings.Split(b, "\n")
+	for i := range max(len(la), len(lb)) {
+		x, y := "nothing more", "nothing more"
+		if i < len(la) {
+			x = strconv.Quote(la[i])
+		}
+		if i < len(lb) {
+			y = strconv.Quote(lb[i])
+		}
+		if x != y {
+			return fmt.Sprintf("in line %d %s %s, %s %s", i+1, whoA, x, whoB, y)
+		}
+	}
+	return "they are equal"
+}

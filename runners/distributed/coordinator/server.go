@@ -1,0 +1,386 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/millstream/millstream/internal/checkpoint"
+	"github.com/millstream/millstream/internal/engine"
+	"github.com/millstream/millstream/internal/failpoint"
+	"github.com/millstream/millstream/internal/kernel"
+	"github.com/millstream/millstream/runners/distributed/control"
+	"github.com/millstream/millstream/statebackend/storage"
+)
+
+// Identity is what a worker must have in common with the coordinator to join.
+type Identity struct {
+	Executable string // SHA-256 of the file
+	Flags      string // the program's own, as lines of name=value
+	Plan       string
+}
+
+// Options configure a Server.
+type Options struct {
+	Name       string // of the job
+	Graph      *kernel.Graph
+	Identity   Identity
+	Args, Env  []string // that a worker builds the pipeline from
+	Generation uint64
+	Settings   *control.Settings
+	Core       Config // Parallelism and Subtasks are filled in
+	Ledger     Ledger
+	Bulk       *checkpoint.MemoryStore // for a job without a checkpoint directory
+	Logger     *slog.Logger
+}
+
+// Server does what a Core decides. It serves workers by the methods of control.ControlServer, and Run leads
+// the job.
+type Server struct {
+	control.UnimplementedControlServer
+	o       Options
+	logger  *slog.Logger
+	nodes   map[string]*kernel.Node
+	started time.Time
+
+	core   *Core // Run's goroutine owns it
+	events chan Event
+	asks   chan func() // run by Run's goroutine
+	done   chan struct{}
+
+	ledger  chan func() // run one after the other, by the ledger's goroutine
+	working sync.WaitGroup
+
+	splits []*control.Splits // of all sources, once listed
+
+	mu       sync.Mutex
+	sessions map[WorkerID]*session
+	nextID   WorkerID
+}
+
+// NewServer returns a Server for a job.
+func NewServer(o Options) (*Server, error) {
+	stages, err := engine.Stages(o.Graph, int(o.Settings.Parallelism))
+	if err != nil {
+		return nil, err
+	}
+	o.Core.Parallelism = int(o.Settings.Parallelism)
+	for _, st := range stages {
+		for i := range st.Parallelism {
+			o.Core.Subtasks = append(o.Core.Subtasks, Subtask{st.Name(), i})
+		}
+	}
+	s := &Server{
+		o: o, logger: o.Logger, nodes: map[string]*kernel.Node{}, started: time.Now(),
+		core: NewCore(o.Core, 0), events: make(chan Event, 1024), asks: make(chan func()), done: make(chan struct{}),
+		ledger: make(chan func(), 16), sessions: map[WorkerID]*session{},
+	}
+	for _, n := range o.Graph.Nodes {
+		s.nodes[n.Name] = n
+	}
+	return s, nil
+}
+
+// tickEvery is the grain of the coordinator's time.
+const tickEvery = 20 * time.Millisecond
+
+// Run leads the job to its end. When ctx ends it takes a last checkpoint first.
+func (s *Server) Run(ctx context.Context) error {
+	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	s.working.Go(func() {
+		for {
+			select {
+			case f := <-s.ledger:
+				f()
+			case <-work.Done():
+				return
+			}
+		}
+	})
+	ticks := time.NewTicker(tickEvery)
+	defer ticks.Stop()
+	stop := ctx.Done()
+	var end *Finish
+	for end == nil {
+		var e Event
+		select {
+		case e = <-s.events:
+		case f := <-s.asks:
+			f()
+			continue
+		case <-ticks.C:
+		case <-stop:
+			stop = nil
+			e = StopRequested{}
+		}
+		actions := s.core.Step(Tick{time.Since(s.started).Milliseconds()})
+		if e != nil {
+			s.logEvent(e)
+			actions = append(actions, s.core.Step(e)...)
+		}
+		for _, a := range actions {
+			if f, ok := a.(Finish); ok {
+				end = &f
+				continue
+			}
+			s.act(work, a)
+		}
+	}
+	close(s.done)
+	cancel()
+	s.working.Wait()
+	return end.Err
+}
+
+// tell gives an event to the core, unless the job is over.
+func (s *Server) tell(e Event) {
+	select {
+	case s.events <- e:
+	case <-s.done:
+	}
+}
+
+func (s *Server) logEvent(e Event) {
+	switch e := e.(type) {
+	case Joined:
+		s.logger.Info("worker joined", "worker", e.Worker)
+	case Left:
+		s.logger.Warn("worker left", "worker", e.Worker, "reason", e.Reason)
+	case StepFailed:
+		s.logger.Error("attempt failed", "worker", e.Worker, "attempt", e.Attempt, "step", e.Step, "error", e.Err)
+	case Committed:
+		if e.Err != nil {
+			s.logger.Error("commit failed", "checkpoint", e.Checkpoint, "error", e.Err)
+		}
+	}
+}
+
+// act carries out an action. What takes time is done beside.
+func (s *Server) act(ctx context.Context, a Action) {
+	switch a := a.(type) {
+	case Prepare:
+		s.working.Go(func() { s.tell(s.prepare(ctx, a)) })
+	case Deploy:
+		m, err := s.deployment(a)
+		if err != nil { // a checkpoint that was encoded before cannot be now
+			s.working.Go(func() { s.tell(StepFailed{Worker: a.Worker, Attempt: a.Attempt, Err: err}) })
+			return
+		}
+		s.send(a.Worker, &control.ToWorker{Message: &control.ToWorker_Deploy{Deploy: m}})
+	case Begin:
+		s.logger.Info("attempt begins", "attempt", a.Attempt, "worker", a.Worker)
+		s.send(a.Worker, &control.ToWorker{Message: &control.ToWorker_Begin{Begin: &control.Begin{Attempt: a.Attempt}}})
+	case Cancel:
+		s.send(a.Worker, &control.ToWorker{Message: &control.ToWorker_Cancel{Cancel: &control.Cancel{Attempt: a.Attempt}}})
+	case Trigger:
+		s.send(a.Worker, &control.ToWorker{Message: &control.ToWorker_Trigger{Trigger: &control.Trigger{
+			Attempt: a.Attempt, Checkpoint: a.Checkpoint, Overtake: a.Overtake,
+		}}})
+	case Complete:
+		s.send(a.Worker, &control.ToWorker{Message: &control.ToWorker_Complete{Complete: &control.Complete{
+			Attempt: a.Attempt, Checkpoint: a.Checkpoint,
+		}}})
+	case Dismiss:
+		final, _ := s.core.Over()
+		s.send(a.Worker, &control.ToWorker{Message: &control.ToWorker_Dismiss{Dismiss: &control.Dismiss{
+			Reason: a.Reason, Done: final != "", Failed: final == Failed,
+		}}})
+	case Publish:
+		s.ledger <- func() { s.tell(Published{a.Manifest.Checkpoint.ID, s.publish(ctx, a)}) }
+	case Collect:
+		s.ledger <- func() {
+			if err := s.o.Ledger.Collect(ctx); err != nil && ctx.Err() == nil {
+				s.logger.Warn("old checkpoints were not deleted; later ones will try again", "error", err)
+			}
+		}
+	case Commit:
+		s.working.Go(func() {
+			err := s.commit(ctx, a)
+			s.tell(Committed{a.Checkpoint, err, errors.Is(err, storage.ErrPermanent)})
+		})
+	}
+}
+
+// prepare tells the sinks that an attempt starts, and lists the splits of the sources, once.
+func (s *Server) prepare(ctx context.Context, a Prepare) Prepared {
+	var splits []*control.Splits
+	for _, n := range s.o.Graph.Nodes {
+		var err error
+		if n.Sink != nil {
+			err = n.Sink.Start(ctx, a.Fresh)
+		}
+		if err == nil && n.Splits != nil && a.Fresh && s.splits == nil {
+			var list [][]byte
+			list, err = n.Splits(ctx)
+			splits = append(splits, &control.Splits{Step: n.Name, Splits: list})
+		}
+		if err != nil {
+			return Prepared{a.Attempt, n.Name, fmt.Errorf("step %q: %w", n.Name, err)}
+		}
+	}
+	if s.splits == nil && a.Fresh {
+		s.splits = splits
+	}
+	return Prepared{Attempt: a.Attempt}
+}
+
+// deployment is what a worker needs to build its part of an attempt.
+func (s *Server) deployment(a Deploy) (*control.Deploy, error) {
+	d := &control.Deploy{Attempt: a.Attempt, Addresses: map[string]string{}}
+	s.mu.Lock()
+	for _, w := range a.Slots {
+		d.Slots = append(d.Slots, w.String())
+		if ses := s.sessions[w]; ses != nil {
+			d.Addresses[w.String()] = ses.address
+		}
+	}
+	s.mu.Unlock()
+	if a.Restore == nil {
+		d.Splits = s.splits
+		return d, nil
+	}
+	m := s.manifest(&checkpoint.Manifest{Checkpoint: checkpoint.Checkpoint{ID: a.Restore.ID}})
+	for _, p := range a.Restore.Parts {
+		if a.Slots[p.Subtask] == a.Worker {
+			m.Checkpoint.Parts = append(m.Checkpoint.Parts, p)
+		}
+	}
+	var err error
+	d.Checkpoint, err = m.Encode()
+	return d, err
+}
+
+// manifest fills in the header.
+func (s *Server) manifest(m *checkpoint.Manifest) *checkpoint.Manifest {
+	m.Job, m.StatePlan = s.o.Name, s.o.Graph.StatePlan(int(s.o.Settings.KeyGroups))
+	m.KeyGroups, m.Parallelism, m.Time = int(s.o.Settings.KeyGroups), int(s.o.Settings.Parallelism), time.Now().UTC()
+	return m
+}
+
+func (s *Server) publish(ctx context.Context, a Publish) error {
+	if err := failpoint.Hit("before-publish"); err != nil {
+		return err
+	}
+	if err := s.o.Ledger.Publish(ctx, s.manifest(a.Manifest)); err != nil {
+		return err
+	}
+	return failpoint.Hit("after-publish")
+}
+
+// commit makes the output of one checkpoint visible.
+func (s *Server) commit(ctx context.Context, a Commit) error {
+	for _, o := range a.Outputs {
+		n := s.nodes[o.Node]
+		if n == nil || n.Sink == nil {
+			return storage.Permanent(fmt.Errorf("step %q is no sink", o.Node))
+		}
+		if err := n.Sink.Commit(ctx, o.Checkpoint, o.Committables); err != nil {
+			return fmt.Errorf("step %q: %w", o.Node, err)
+		}
+		if err := failpoint.Hit("mid-commit"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// send gives a message to a worker. One that does not take its messages is dropped.
+func (s *Server) send(w WorkerID, m *control.ToWorker) {
+	s.mu.Lock()
+	ses := s.sessions[w]
+	s.mu.Unlock()
+	if ses == nil {
+		return // it has left, and the event is on its way
+	}
+	select {
+	case ses.out <- m:
+	default:
+		ses.drop(errors.New("it does not take its messages"))
+	}
+}
+
+// ask runs f where the core may be looked at, and waits for it. After the job it runs f at once.
+func (s *Server) ask(ctx context.Context, f func()) error {
+	ran := make(chan struct{})
+	select {
+	case s.asks <- func() { f(); close(ran) }:
+		<-ran
+		return nil
+	case <-s.done:
+		f()
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Status says where the job stands.
+func (s *Server) Status(ctx context.Context) (st Status, err error) {
+	err = s.ask(ctx, func() { st = s.core.Status() })
+	return st, err
+}
+
+// Uptime is the age of this coordinator.
+func (s *Server) Uptime() time.Duration { return time.Since(s.started) }
+
+// Step are the figures of one step over all subtasks, since the present attempt began.
+type Step struct {
+	Name                               string
+	RecordsIn, RecordsOut, LateDropped int64
+	Watermark                          int64 // event time in ms; the least of its subtasks
+	Counters                           map[string]int64
+}
+
+// Steps are the figures that the workers have sent last.
+func (s *Server) Steps() []Step {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	newest := int64(0)
+	for _, ses := range s.sessions {
+		newest = max(newest, ses.metrics.GetAttempt())
+	}
+	steps := map[string]*Step{}
+	for _, ses := range s.sessions {
+		if ses.metrics.GetAttempt() != newest {
+			continue
+		}
+		for _, m := range ses.metrics.GetSteps() {
+			st := steps[m.Step]
+			if st == nil {
+				st = &Step{Name: m.Step, Watermark: m.Watermark, Counters: map[string]int64{}}
+				steps[m.Step] = st
+			}
+			st.RecordsIn += m.RecordsIn
+			st.RecordsOut += m.RecordsOut
+			st.LateDropped += m.LateDropped
+			st.Watermark = min(st.Watermark, m.Watermark)
+			for name, n := range m.Counters {
+				st.Counters[name] += n
+			}
+		}
+	}
+	var all []Step
+	for _, n := range s.o.Graph.Nodes {
+		if st := steps[n.Name]; st != nil {
+			all = append(all, *st)
+		} else {
+			all = append(all, Step{Name: n.Name, Watermark: -1 << 63})
+		}
+	}
+	return all
+}
+
+// Workers are the names of those that have joined.
+func (s *Server) Workers() (names []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, ses := range s.sessions {
+		names = append(names, fmt.Sprintf("%s (%s)", ses.id, ses.process))
+	}
+	slices.Sort(names)
+	return names
+}

@@ -1,0 +1,148 @@
+package distributed
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"sync"
+	"time"
+)
+
+// children are the worker processes of a job with role local: this program again, with --role=worker. Each has a pipe
+// from us as its standard input. The token comes through it, and its end tells a child that we are gone.
+type children struct {
+	c        Config
+	address  string
+	token    []byte
+	hopeless context.CancelCauseFunc
+
+	done    chan struct{}
+	running sync.WaitGroup
+}
+
+// parentPipe is the variable that tells a worker to watch its standard input.
+const parentPipe = "MILLSTREAM_PARENT_PIPE"
+
+var errHopeless = errors.New("workers end as soon as they start")
+
+// quick is the life of a child that was not worth replacing at once, and hopelessAfter the number of such in a row.
+const (
+	quick         = 2 * time.Second
+	hopelessAfter = 5
+)
+
+func (k *children) start() {
+	k.done = make(chan struct{})
+	for range k.c.Workers {
+		k.running.Go(k.supervise)
+	}
+}
+
+// supervise keeps one child running.
+func (k *children) supervise() {
+	failures := 0
+	for {
+		started := time.Now()
+		err := k.run()
+		select {
+		case <-k.done:
+			return
+		default:
+		}
+		if time.Since(started) < quick {
+			failures++
+		} else {
+			failures = 0
+		}
+		k.c.Logger.Warn("worker process ended; starting another", "error", err)
+		if failures >= hopelessAfter {
+			k.hopeless(fmt.Errorf("%w: the last one: %w", errHopeless, err))
+			return
+		}
+		select {
+		case <-time.After(time.Duration(max(0, failures-1)) * 100 * time.Millisecond):
+		case <-k.done:
+			return
+		}
+	}
+}
+
+// run starts a child and waits for its end.
+func (k *children) run() error {
+	exe, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find the executable: %w", err)
+	}
+	cmd := exec.Command(exe, "--runner=distributed", "--role=worker", "--coordinator="+k.address)
+	cmd.Env = append(os.Environ(), parentPipe+"=1")
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	ownGroup(cmd) // an interrupt from the terminal is for us: workers are needed for the last checkpoint
+	pipe, err := cmd.StdinPipe()
+	if err != nil {
+		return fmt.Errorf("start a worker: %w", err)
+	}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("start a worker: %w", err)
+	}
+	if _, err := fmt.Fprintf(pipe, "%s\n", k.token); err != nil {
+		k.c.Logger.Debug("give a worker its token", "error", err) // it ended: Wait says how
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	select {
+	case err := <-ended:
+		return err
+	case <-k.done:
+	}
+	// The coordinator has dismissed it. If it does not go, its pipe ends, and then it does.
+	for _, force := range []func() error{pipe.Close, cmd.Process.Kill} {
+		select {
+		case err := <-ended:
+			return err
+		case <-time.After(5 * time.Second):
+			if err := force(); err != nil {
+				k.c.Logger.Debug("end a worker", "error", err)
+			}
+		}
+	}
+	return <-ended
+}
+
+// wait waits for the children to end.
+func (k *children) wait() {
+	if k.done == nil {
+		return
+	}
+	close(k.done)
+	k.running.Wait()
+}
+
+// watchParent reads the token from the pipe of the process that started this one, and ends this process when the
+// pipe does: nobody is left then to give it work. It returns false if there is no such pipe.
+func watchParent(scratch string) (token []byte, child bool) {
+	if os.Getenv(parentPipe) == "" {
+		return nil, false
+	}
+	r := bufio.NewReader(os.Stdin)
+	line, err := r.ReadBytes('\n')
+	if err != nil {
+		endOrphan(scratch)
+	}
+	go func() {
+		if _, err := io.Copy(io.Discard, r); err == nil || !errors.Is(err, os.ErrClosed) {
+			endOrphan(scratch)
+		}
+	}()
+	return line[:len(line)-1], true
+}
+
+func endOrphan(scratch string) {
+	if err := os.RemoveAll(scratch); err != nil {
+		fmt.Fprintln(os.Stderr, "remove the state of a worker whose coordinator is gone:", err)
+	}
+	os.Exit(3)
+}
