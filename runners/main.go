@@ -12,14 +12,18 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
 	"github.com/millstream/millstream/internal/version"
 	"github.com/millstream/millstream/runners/direct"
+	"github.com/millstream/millstream/runners/distributed"
 	"github.com/millstream/millstream/sdk"
 	"github.com/millstream/millstream/statebackend"
 	"github.com/millstream/millstream/statebackend/memory"
+	"github.com/millstream/millstream/statebackend/storage"
+	"github.com/millstream/millstream/statebackend/storage/file"
 )
 
 // Exit codes of Main.
@@ -35,6 +39,7 @@ type Option func(*linked)
 
 type linked struct {
 	backends map[string]statebackend.Driver
+	storages []storage.Driver
 }
 
 // WithBackend makes a state backend available as --state-backend, by its name.
@@ -42,10 +47,16 @@ func WithBackend(d statebackend.Driver) Option {
 	return func(l *linked) { l.backends[d.Name()] = d }
 }
 
+// WithStorage makes a kind of durable storage available to --checkpoint-dir, by its scheme. Files are
+// always available.
+func WithStorage(d storage.Driver) Option {
+	return func(l *linked) { l.storages = append(l.storages, d) }
+}
+
 // Main parses the program's flags and the runners', lets build describe the pipeline, runs it and exits.
 // build is called in every process of a job and may depend on nothing but the arguments.
 func Main(name string, build func(*sdk.Pipeline) error, opts ...Option) {
-	l := linked{backends: map[string]statebackend.Driver{"memory": memory.Driver{}}}
+	l := linked{backends: map[string]statebackend.Driver{"memory": memory.Driver{}}, storages: []storage.Driver{file.Driver}}
 	for _, o := range opts {
 		o(&l)
 	}
@@ -88,10 +99,58 @@ func run(name string, build func(*sdk.Pipeline) error, l linked, fs *flag.FlagSe
 		return fail(exitUsage, err)
 	}
 	ctx := interruptible(stderr)
-	if c.Runner != "direct" {
-		return fail(exitUsage, fmt.Errorf("--runner=%s is not linked into this program", c.Runner))
+	if c.Role == "worker" || c.Runner == "distributed" {
+		return runDistributed(ctx, name, build, l, c, fs, args, stderr)
 	}
 	return runDirect(ctx, name, build, l, c, stderr)
+}
+
+func runDistributed(ctx context.Context, name string, build func(*sdk.Pipeline) error, l linked, c *Config, fs *flag.FlagSet, args []string, stderr io.Writer) int {
+	program := distributed.Program{
+		Name: name, Build: build, Args: args, Backends: l.backends, Storages: l.storages,
+		Parse: func(args, _ []string) error { return parseOwn(fs, args) },
+		Flags: func() string { return ownFlags(fs) },
+	}
+	config := distributed.Config{
+		Role: c.Role, Workers: c.Workers, Parallelism: c.Parallelism, Coordinator: c.Coordinator, Listen: c.Listen,
+		StateBackend: c.StateBackend, StateCache: int64(c.StateCache), CheckpointDir: c.CheckpointDir,
+		CheckpointInterval: c.CheckpointInterval, CheckpointMode: c.CheckpointMode, AlignmentTimeout: c.AlignmentTimeout,
+		RetainCheckpoints: c.RetainCheckpoints, MaxRetries: c.MaxRetries, WatermarkInterval: c.WatermarkInterval,
+		Restore: c.Restore, NewRun: c.NewRun, AllowReplay: c.AllowReplay,
+		HTTP: c.HTTP, TokenFile: c.TokenFile, TLSCert: c.TLSCert, TLSKey: c.TLSKey, TLSCA: c.TLSCA,
+		Logger: slog.New(slog.NewTextHandler(stderr, nil)),
+	}
+	run := distributed.Run
+	if c.Role == "worker" {
+		run = distributed.RunWorker
+	}
+	if err := run(ctx, config, program); err != nil {
+		fmt.Fprintf(stderr, "%s: %v\n", name, err)
+		return exitFailed
+	}
+	return exitOK
+}
+
+// parseOwn sets the program's own flags from the coordinator's arguments. Those of the runners in them are
+// the coordinator's affair: a worker is told its settings.
+func parseOwn(fs *flag.FlagSet, args []string) error {
+	fs.VisitAll(func(f *flag.Flag) {
+		if !runnerFlag(f.Name) {
+			fs.Set(f.Name, f.DefValue)
+		}
+	})
+	return fs.Parse(args)
+}
+
+// ownFlags lists the program's own flags with their values.
+func ownFlags(fs *flag.FlagSet) string {
+	var b strings.Builder
+	fs.VisitAll(func(f *flag.Flag) {
+		if !runnerFlag(f.Name) {
+			fmt.Fprintf(&b, "--%s=%s\n", f.Name, f.Value)
+		}
+	})
+	return b.String()
 }
 
 func runDirect(ctx context.Context, name string, build func(*sdk.Pipeline) error, l linked, c *Config, stderr io.Writer) int {
