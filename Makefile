@@ -40,6 +40,10 @@ platforms: ## compile without cgo, which only rocksdb needs, here and for macOS 
 	CGO_ENABLED=0 GOOS=darwin GOARCH=arm64 go build ./...
 	CGO_ENABLED=0 GOOS=windows GOARCH=amd64 go build ./...
 
+demo: ## flights on the distributed runner with RocksDB, killed on the way; the answer is compared with a plain loop's
+	scripts/install-deps.sh
+	scripts/demo.sh
+
 sim: ## random jobs, tables and values: RUNS of each, from SEED (printed; fresh unless set)
 	@echo "SEED=$(SEED)"
 	go test ./internal/engine -run TestRandomJobsAreExact -v -timeout 0 -engine.runs=$(RUNS) -engine.start=$(SEED)
