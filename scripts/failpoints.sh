@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# The flights example on the distributed runner, killed (kill -9) once at each named failpoint: workers are replaced, a
+# killed coordinator is started again with --restore=latest. After each the answer must equal a plain loop's.
+#
+#   scripts/failpoints.sh [input.parquet]
+#
+# BINARY is a program built before; MODE, BACKEND and RATE as in scripts/demo.sh.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+input=${1:-examples/flights/testdata/flights-100k.parquet}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+binary=${BINARY:-$work/flights}
+[ -n "${BINARY:-}" ] || go build -tags rocksdb -o "$binary" ./examples/flights
+go build -o "$work/check" ./examples/flights/internal/check
+rows=$("$work/check" -rows "$input")
+for point in after-prepare before-publish after-publish mid-commit mid-firing mid-upload mid-restore; do
+	dir=$work/$point
+	mkdir -p "$dir/once"
+	points=$point=kill@3
+	# A restore takes place only after something was killed.
+	[ "$point" != mid-restore ] || points=after-prepare=kill@9,mid-restore=kill@3
+	restore=
+	for run in 1 2 3 4 5; do
+		code=0
+		MILLSTREAM_FAILPOINTS=$points MILLSTREAM_FAILPOINTS_ONCE=$dir/once "$binary" --runner=distributed --workers=2 --parallelism=4 \
+			--state-backend="${BACKEND:-rocksdb}" --state-cache=64KiB --checkpoint-dir="file://$dir/checkpoints" --checkpoint-interval=500ms \
+			--checkpoint-mode="${MODE:-aligned}" --max-rate="${RATE:-$((rows / 6))}" --input="$input" --output="$dir/out" $restore 2>>"$dir/log" || code=$?
+		[ $code -ne 0 ] || break
+		restore=--restore=latest
+	done
+	fired=$(ls "$dir/once" | wc -l)
+	if [ $code -ne 0 ] || [ "$fired" -eq 0 ]; then
+		echo "$point: exit code $code, $fired failpoints fired" >&2
+		tail -20 "$dir/log" >&2
+		exit 1
+	fi
+	echo "$point: $fired killed, $run runs, $("$work/check" "$input" "$dir/out")"
+done
