@@ -35,11 +35,11 @@ var (
 // TestRandomJobsAreExact builds random graphs (diamonds, exchanges, flattens, chains of aggregations),
 // runs them under a seeded scheduler with room for one batch a channel, takes aligned, overtaking and
 // timed-out checkpoints, crashes them and restores the last complete one; the committed output must equal
-// that of a naive evaluation, and no job may get stuck.
+// that of a naive evaluation, and no job may get stuck. Some are spread over up to three processes.
 func TestRandomJobsAreExact(t *testing.T) {
 	sum := runSeeds(t, *runsFlag, runRandomJob)
 	// A run that exercises nothing proves nothing.
-	if sum.Jobs >= 100 && (sum.Crashes == 0 || sum.Checkpoints == 0 || sum.Recorded == 0 || sum.Bases == 0 || sum.Panes == 0) {
+	if sum.Jobs >= 100 && (sum.Crashes == 0 || sum.Checkpoints == 0 || sum.Recorded == 0 || sum.Bases == 0 || sum.Panes == 0 || sum.Crossed == 0) {
 		t.Errorf("something was never exercised: %+v", sum)
 	}
 }
@@ -66,7 +66,10 @@ func runSeeds(t *testing.T, runs int, f func(seed uint64) (stats, error)) (sum s
 	return sum
 }
 
-type stats struct{ Jobs, Checkpoints, Aborted, Crashes, Recorded, Bases, Panes, Late, Steps int }
+type stats struct {
+	Jobs, Checkpoints, Aborted, Crashes, Recorded, Bases, Panes, Late, Steps int
+	Crossed                                                                  int // batches that went from process to process
+}
 
 func (s *stats) add(o stats) {
 	s.Jobs += o.Jobs
@@ -78,6 +81,7 @@ func (s *stats) add(o stats) {
 	s.Panes += o.Panes
 	s.Late += o.Late
 	s.Steps += o.Steps
+	s.Crossed += o.Crossed
 }
 
 type kv = coder.KV[int64, int64]
@@ -515,11 +519,12 @@ type harness struct {
 	crash   int // 0 never, 1 seldom, 2 often
 	mode    int // 0 aligned, 1 overtaking, 2 timeout, 3 mixed
 	crashes int
+	workers int // processes
 }
 
 func newHarness(g *testGraph, par int, r *rand.Rand, st *stats) *harness {
 	return &harness{g: g, par: par, r: r, st: st, store: &checkpoint.MemoryStore{}, cache: []int64{400, 3000, 1 << 20}[r.IntN(3)],
-		crash: r.IntN(3), mode: r.IntN(4)}
+		crash: r.IntN(3), mode: r.IntN(4), workers: 1 + r.IntN(3)}
 }
 
 // run restores the job until it comes to its end.
@@ -527,7 +532,7 @@ func (h *harness) run(seed uint64) error {
 	for attempt := range 200 {
 		done, err := h.attempt(seed*1000 + uint64(attempt))
 		if err != nil {
-			return fmt.Errorf("attempt %d, parallelism %d: %w", attempt, h.par, err)
+			return fmt.Errorf("attempt %d, parallelism %d, %d processes: %w", attempt, h.par, h.workers, err)
 		}
 		if done {
 			return nil
@@ -539,13 +544,13 @@ func (h *harness) run(seed uint64) error {
 func (h *harness) attempt(seed uint64) (done bool, err error) {
 	sched := sim.New(seed)
 	sched.MaxSteps = 500_000
-	keeper := checkpoint.NewKeeper(h.store, h.last)
 	var parts []checkpoint.Part
 	var failed error
 	ended := 0
 	me := sched.NewParker("coordinator")
+	room := 1 + h.r.IntN(2)
 	opts := engine.Options{
-		Scheduler: sched, Parallelism: h.par, Room: 1 + h.r.IntN(2), CacheBytes: h.cache, Checkpoints: true, ReadBatch: h.g.readBatch,
+		Scheduler: sched, Parallelism: h.par, Room: room, CacheBytes: h.cache, Checkpoints: true, ReadBatch: h.g.readBatch,
 		Budget: []int{1, 3, 512}[h.r.IntN(3)],
 		OpenBackend: func(ctx context.Context, n *kernel.Node, sub, par int) (statebackend.Backend, error) {
 			return h.last.Open(ctx, h.store, memory.Driver{}, statebackend.Config{KeyGroups: statebackend.RangeOf(sub, par, statebackend.DefaultKeyGroups)}, n.Name, sub)
@@ -558,7 +563,23 @@ func (h *harness) attempt(seed uint64) (done bool, err error) {
 			}
 			return out
 		},
-		OnSnapshot: func(s *engine.SubtaskSnapshot) {
+		OnEnd: func(string, int) { ended++; me.Wake() },
+	}
+	renew := rand.New(rand.NewPCG(seed, 7))
+	opts.RenewBase = func(string, int) bool { return renew.IntN(3) == 0 }
+	if h.mode >= 2 {
+		opts.AlignTimeout = 1
+	}
+	if h.last != nil {
+		opts.Restore = func(stage string, subtask int) (*engine.SubtaskRestore, error) {
+			return h.last.Restore(context.Background(), h.store, stage, subtask)
+		}
+	}
+	job := &spread{wire: newWire(sched, h.workers, room, seed)}
+	for w := range h.workers {
+		keeper := checkpoint.NewKeeper(h.store, h.last)
+		job.keepers = append(job.keepers, keeper)
+		opts.OnSnapshot = func(s *engine.SubtaskSnapshot) {
 			p, err := keeper.Persist(context.Background(), s)
 			if err != nil {
 				failed = err
@@ -577,22 +598,14 @@ func (h *harness) attempt(seed uint64) (done bool, err error) {
 				}
 			}
 			me.Wake()
-		},
-		OnEnd: func(string, int) { ended++; me.Wake() },
-	}
-	renew := rand.New(rand.NewPCG(seed, 7))
-	opts.RenewBase = func(string, int) bool { return renew.IntN(3) == 0 }
-	if h.mode >= 2 {
-		opts.AlignTimeout = 1
-	}
-	if h.last != nil {
-		opts.Restore = func(stage string, subtask int) (*engine.SubtaskRestore, error) {
-			return h.last.Restore(context.Background(), h.store, stage, subtask)
 		}
-	}
-	job, err := engine.NewJob(context.Background(), &h.g.Graph, opts)
-	if err != nil {
-		return false, err
+		opts.OnFailure = func() { job.Cancel(errCrash) } // the others must not wait for it
+		job.wire.connect(&opts, w)
+		j, err := engine.NewJob(context.Background(), &h.g.Graph, opts)
+		if err != nil {
+			return false, err
+		}
+		job.jobs = append(job.jobs, j)
 	}
 	job.Start()
 	// Most turns leave the clock alone, so that barriers and crashes fall into the midst of work.
@@ -652,8 +665,10 @@ func (h *harness) attempt(seed uint64) (done bool, err error) {
 					must(n.Sink.Commit(context.Background(), pre.Checkpoint, pre.Committables))
 				}
 			}
-			if h.r.IntN(4) > 0 {
-				keeper.Completed(c.ID) // else the news is late
+			if h.r.IntN(4) > 0 { // else the news is late
+				for _, k := range job.keepers {
+					k.Completed(c.ID)
+				}
 			}
 			h.store.Retain(c)
 			if last {
@@ -666,11 +681,9 @@ func (h *harness) attempt(seed uint64) (done bool, err error) {
 	sched.Go("coordinator", me, coordinator)
 	err = sched.Run()
 	h.st.Steps += sched.Steps()
+	h.st.Crossed += job.wire.batches
 	if err != nil {
 		return false, fmt.Errorf("checkpoint %d, mode %d: %w\n%s", h.nextID, h.mode, err, job.Describe())
 	}
-	if err := job.Wait(); err != nil && !errors.Is(err, errCrash) {
-		return false, err
-	}
-	return done, nil
+	return done, job.Wait()
 }
