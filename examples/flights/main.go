@@ -18,6 +18,7 @@ import (
 	"github.com/millstream/millstream/sdk/trigger"
 	"github.com/millstream/millstream/sdk/watermark"
 	"github.com/millstream/millstream/sdk/window"
+	"github.com/millstream/millstream/statebackend/storage/s3store"
 )
 
 // Flight is a row of the input.
@@ -103,7 +104,7 @@ func build(p *sdk.Pipeline) error {
 	return nil
 }
 
-// linked is what files with build tags add: see rocksdb.go.
-var linked []runners.Option
+// linked is what the program has beyond memory and files; rocksdb.go adds to it.
+var linked = []runners.Option{runners.WithStorage(s3store.Driver)}
 
 func main() { runners.Main("flights", build, linked...) }

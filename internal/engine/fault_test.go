@@ -14,6 +14,7 @@ import (
 	"github.com/millstream/millstream/internal/kernel"
 	"github.com/millstream/millstream/statebackend"
 	"github.com/millstream/millstream/statebackend/memory"
+	"github.com/millstream/millstream/testing/enginetest"
 	"github.com/millstream/millstream/testing/sim"
 )
 
@@ -214,7 +215,7 @@ func (b *watchedBackend) Close() error {
 
 func runFaultyJob(seed uint64) (what string, err error) {
 	r := rand.New(rand.NewPCG(seed, 5))
-	g := randomGraph(r)
+	g := enginetest.Random(r, false)
 	n := uint64(len(methods))
 	p := &plant{method: methods[seed%n], panics: seed/n%2 == 0, nth: 1 + r.IntN(6)}
 	if strings.HasPrefix(p.method, "backend") {
@@ -274,7 +275,7 @@ func runFaultyJob(seed uint64) (what string, err error) {
 		},
 		Splits: func(n *kernel.Node, sub, par int) (out [][]byte) {
 			all, err := n.Splits(context.Background())
-			must(err)
+			enginetest.Must(err)
 			for i := sub; i < len(all); i += par {
 				out = append(out, all[i])
 			}

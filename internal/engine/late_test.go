@@ -17,6 +17,7 @@ import (
 	"github.com/millstream/millstream/sdk/connector"
 	"github.com/millstream/millstream/sdk/watermark"
 	"github.com/millstream/millstream/sdk/window"
+	"github.com/millstream/millstream/testing/enginetest"
 )
 
 // lineSink commits records as lines, each once.
@@ -62,6 +63,8 @@ func (w *lineWriter[T]) Write(_ context.Context, rs []connector.Record[T]) error
 	return nil
 }
 
+var nonce int // committables of different attempts differ
+
 func (w *lineWriter[T]) Prepare(_ context.Context, checkpoint int64) ([]lines, error) {
 	nonce++
 	c := lines{fmt.Sprintf("%d/%d/%d", w.sub.Index, checkpoint, nonce), w.buf}
@@ -72,47 +75,47 @@ func (w *lineWriter[T]) Prepare(_ context.Context, checkpoint int64) ([]lines, e
 func (w *lineWriter[T]) Close() error { return nil }
 
 // addSink adds a lineSink behind a port and returns what it will have committed.
-func addSink[T any](g *testGraph, from *kernel.Node, port int, line func(connector.Record[T]) string) *lineLedger {
+func addSink[T any](g *enginetest.Graph, from *kernel.Node, port int, line func(connector.Record[T]) string) *lineLedger {
 	l := &lineLedger{committed: map[string]bool{}}
 	linesCoder, err := coder.Of[lines]()
-	must(err)
+	enginetest.Must(err)
 	spec := kernel.SinkSpec[T, lines]{Sink: lineSink[T]{line, l}, Committable: linesCoder}
-	n := g.add(&kernel.Node{Kind: "sink", Inputs: []kernel.Edge{edgeOf[T](from, port, kernel.Forward)}, Sink: spec.Node(),
+	n := g.Add(&kernel.Node{Kind: "sink", Inputs: []kernel.Edge{edgeOf[T](from, port, kernel.Forward)}, Sink: spec.Node(),
 		New: func() kernel.Operator { return kernel.NewSink(spec) }}, nil)
 	n.Ports = nil
-	g.sink[len(g.sink)] = n
+	g.Sinks = append(g.Sinks, n)
 	return l
 }
 
 // edgeOf is an edge that need not find a key.
 func edgeOf[T any](from *kernel.Node, port int, x kernel.Exchange) kernel.Edge {
 	c, err := coder.Of[T]()
-	must(err)
+	enginetest.Must(err)
 	codec := kernel.NewCodec(c)
 	return kernel.Edge{From: from, Port: port, Exchange: x, Codec: codec, Splitter: kernel.Unkeyed(codec)}
 }
 
 func byKey[V any](from *kernel.Node) kernel.Edge {
 	c, err := coder.Of[coder.KV[int64, V]]()
-	must(err)
+	enginetest.Must(err)
 	codec := kernel.NewCodec(c)
-	return kernel.Edge{From: from, Exchange: kernel.ByKey, Codec: codec, Splitter: kernel.Keyed(int64Key, codec)}
+	return kernel.Edge{From: from, Exchange: kernel.ByKey, Codec: codec, Splitter: kernel.Keyed(enginetest.Int64Key, codec)}
 }
 
 // addSource adds a source of numbers.
-func addSource(g *testGraph, src numbers, strategy watermark.Strategy, batch int, rate float64) *kernel.Node {
-	splitCoder, err := coder.Of[numberSplit]()
-	must(err)
-	spec := kernel.SourceSpec[kv, numberSplit]{Source: src, Split: splitCoder, At: src.at, Strategy: strategy, MaxRate: rate}
-	g.readBatch = batch
-	return g.add(&kernel.Node{Kind: "source", New: func() kernel.Operator { return kernel.NewSource(spec) },
-		Splits: spec.EncodeSplits, SetSplits: kernel.SetSplits[kv, numberSplit]}, nil)
+func addSource(g *enginetest.Graph, src enginetest.Numbers, strategy watermark.Strategy, batch int, rate float64) *kernel.Node {
+	splitCoder, err := coder.Of[enginetest.NumberSplit]()
+	enginetest.Must(err)
+	spec := kernel.SourceSpec[enginetest.KV, enginetest.NumberSplit]{Source: src, Split: splitCoder, At: src.At, Strategy: strategy, MaxRate: rate}
+	g.ReadBatch = batch
+	return g.Add(&kernel.Node{Kind: "source", New: func() kernel.Operator { return kernel.NewSource(spec) },
+		Splits: spec.EncodeSplits, SetSplits: kernel.SetSplits[enginetest.KV, enginetest.NumberSplit]}, nil)
 }
 
-func addWindow(g *testGraph, from *kernel.Node, size int64) *kernel.Node {
+func addWindow(g *enginetest.Graph, from *kernel.Node, size int64) *kernel.Node {
 	fn := window.Fixed(time.Duration(size) * time.Millisecond)
-	return g.add(&kernel.Node{Kind: "window", Inputs: []kernel.Edge{edge(from, kernel.Forward)},
-		New: func() kernel.Operator { return kernel.NewWindow[kv](fn) }}, nil)
+	return g.Add(&kernel.Node{Kind: "window", Inputs: []kernel.Edge{enginetest.Edge(from, kernel.Forward)},
+		New: func() kernel.Operator { return kernel.NewWindow[enginetest.KV](fn) }}, nil)
 }
 
 func add(a, v int64) int64 { return a + v }
@@ -123,29 +126,29 @@ func add(a, v int64) int64 { return a + v }
 func TestPanesAndLatenessAreExact(t *testing.T) {
 	sum := runSeeds(t, *runsFlag, func(seed uint64) (st stats, err error) {
 		r := rand.New(rand.NewPCG(seed, 6))
-		g := &testGraph{sink: map[int]*kernel.Node{}}
-		src := numbers{splits: 1, n: 20 + r.IntN(80), keys: 1 + r.Int64N(8), disorder: 50 + r.Int64N(400), salt: r.Uint64()}
-		bound, size := r.Int64N(src.disorder), 30+r.Int64N(200)
+		g := &enginetest.Graph{}
+		src := enginetest.Numbers{SplitCount: 1, PerSplit: 20 + r.IntN(80), Keys: 1 + r.Int64N(8), Disorder: 50 + r.Int64N(400), Salt: r.Uint64()}
+		bound, size := r.Int64N(src.Disorder), 30+r.Int64N(200)
 		windowing := kernel.Windowing{
 			Lateness: []int64{0, 50, 150}[r.IntN(3)], EarlyCount: r.Int64N(4), LateCount: 1 + r.Int64N(3), Accumulating: r.IntN(2) == 0,
 		}
 		n := addSource(g, src, watermark.Bounded(time.Duration(bound)*time.Millisecond), 1, 0)
 		n = addWindow(g, n, size)
 		if r.IntN(2) == 0 {
-			n = g.add(&kernel.Node{Kind: "reshuffle", Inputs: []kernel.Edge{edge(n, kernel.RoundRobin)}, New: kernel.NewPass}, nil)
+			n = g.Add(&kernel.Node{Kind: "reshuffle", Inputs: []kernel.Edge{enginetest.Edge(n, kernel.RoundRobin)}, New: kernel.NewPass}, nil)
 		}
-		spec := sumSpec(false)
+		spec := enginetest.SumSpec(false)
 		spec.Windowing = windowing
-		n = g.add(&kernel.Node{Kind: "sum", Inputs: []kernel.Edge{edge(n, kernel.ByKey)}, Keyed: true, Ports: []kernel.Port{{Name: "late"}},
+		n = g.Add(&kernel.Node{Kind: "sum", Inputs: []kernel.Edge{enginetest.Edge(n, kernel.ByKey)}, Keyed: true, Ports: []kernel.Port{{Name: "late"}},
 			New: func() kernel.Operator {
 				return kernel.NewAggregate(spec, func() []kernel.AggregateInput[int64, int64, int64] {
 					return []kernel.AggregateInput[int64, int64, int64]{kernel.InputOf[int64, int64, int64, int64](0, add)}
 				})
 			}}, nil)
-		panes := addSink(g, n, 0, func(r connector.Record[kv]) string {
+		panes := addSink(g, n, 0, func(r connector.Record[enginetest.KV]) string {
 			return naivePane{r.Value.Key, r.Window.StartTime(), r.Value.Value, r.Pane}.String()
 		})
-		late := addSink(g, n, 1, func(r connector.Record[kv]) string { return fmt.Sprint(r.Value.Value) })
+		late := addSink(g, n, 1, func(r connector.Record[enginetest.KV]) string { return fmt.Sprint(r.Value.Value) })
 
 		st.Jobs = 1
 		h := newHarness(g, 1, r, &st)
@@ -187,7 +190,7 @@ func (p naivePane) String() string {
 }
 
 // naivePanes works out the panes and the late elements, record by record.
-func naivePanes(src numbers, bound, size int64, o kernel.Windowing) (panes, late []string) {
+func naivePanes(src enginetest.Numbers, bound, size int64, o kernel.Windowing) (panes, late []string) {
 	type at struct {
 		start eventtime.Time
 		key   int64
@@ -231,8 +234,8 @@ func naivePanes(src numbers, bound, size int64, o kernel.Windowing) (panes, late
 		}
 		w = max(w, to)
 	}
-	for i := range src.n {
-		v, t := src.record(0, int64(i))
+	for i := range src.PerSplit {
+		v, t := src.Record(0, int64(i))
 		a := at{t.Floor(size, 0), v.Key}
 		end := a.start + eventtime.Time(size)
 		if w >= end.Add(o.Lateness) {
@@ -268,14 +271,14 @@ type leftRight struct{ Sum, Left, Right int64 }
 func TestLastPanesAreExact(t *testing.T) {
 	sum := runSeeds(t, *runsFlag, func(seed uint64) (st stats, err error) {
 		r := rand.New(rand.NewPCG(seed, 8))
-		g := &testGraph{sink: map[int]*kernel.Node{}}
+		g := &enginetest.Graph{}
 		size := 50 + r.Int64N(300)
 		want := map[string]leftRight{}
 		side := func(count func(*leftRight)) *kernel.Node {
-			src := numbers{splits: 1 + r.IntN(4), n: 10 + r.IntN(60), keys: 1 + r.Int64N(10), disorder: r.Int64N(100), salt: r.Uint64(), silent: r.IntN(30)}
-			for sp := range src.splits {
-				for i := range src.n {
-					v, at := src.record(int64(sp), int64(i))
+			src := enginetest.Numbers{SplitCount: 1 + r.IntN(4), PerSplit: 10 + r.IntN(60), Keys: 1 + r.Int64N(10), Disorder: r.Int64N(100), Salt: r.Uint64(), Silent: r.IntN(30)}
+			for sp := range src.SplitCount {
+				for i := range src.PerSplit {
+					v, at := src.Record(int64(sp), int64(i))
 					id := fmt.Sprintf("%d from %v", v.Key, at.Floor(size, 0))
 					all := want[id]
 					all.Sum += v.Value
@@ -283,33 +286,33 @@ func TestLastPanesAreExact(t *testing.T) {
 					want[id] = all
 				}
 			}
-			var strategy watermark.Strategy = watermark.Bounded(time.Duration(src.disorder) * time.Millisecond)
+			var strategy watermark.Strategy = watermark.Bounded(time.Duration(src.Disorder) * time.Millisecond)
 			if r.IntN(3) > 0 {
 				strategy = watermark.WithIdleness(strategy, 50*time.Millisecond)
 			}
 			rate := []float64{0, 0, 300, 3000}[r.IntN(4)]
 			n := addSource(g, src, strategy, 0, rate)
 			if r.IntN(2) == 0 {
-				n = g.add(&kernel.Node{Kind: "reshuffle", Inputs: []kernel.Edge{edge(n, kernel.RoundRobin)}, New: kernel.NewPass}, nil)
+				n = g.Add(&kernel.Node{Kind: "reshuffle", Inputs: []kernel.Edge{enginetest.Edge(n, kernel.RoundRobin)}, New: kernel.NewPass}, nil)
 			}
 			return addWindow(g, n, size)
 		}
 		left := side(func(a *leftRight) { a.Left++ })
 		right := side(func(a *leftRight) { a.Right++ })
-		text := g.add(&kernel.Node{Kind: "text", Inputs: []kernel.Edge{edge(right, kernel.Forward)},
+		text := g.Add(&kernel.Node{Kind: "text", Inputs: []kernel.Edge{enginetest.Edge(right, kernel.Forward)},
 			New: func() kernel.Operator {
-				return kernel.NewMap(func(v kv) coder.KV[int64, string] {
+				return kernel.NewMap(func(v enginetest.KV) coder.KV[int64, string] {
 					return coder.KV[int64, string]{Key: v.Key, Value: fmt.Sprint(v.Value)}
 				})
 			}}, nil)
 		acc, err := coder.Of[leftRight]()
-		must(err)
+		enginetest.Must(err)
 		windowing := kernel.Windowing{Lateness: 1 << 60, EarlyCount: r.Int64N(4), LateCount: 1 + r.Int64N(3), Accumulating: true}
-		joined := g.add(&kernel.Node{Kind: "join", Inputs: []kernel.Edge{byKey[int64](left), byKey[string](text)}, Keyed: true,
+		joined := g.Add(&kernel.Node{Kind: "join", Inputs: []kernel.Edge{byKey[int64](left), byKey[string](text)}, Keyed: true,
 			Ports: []kernel.Port{{Name: "late"}, {Name: "late"}},
 			New: func() kernel.Operator {
 				return kernel.NewAggregate(kernel.Aggregation[int64, leftRight, leftRight]{
-					Key: int64Key, Acc: acc, Create: func() leftRight { return leftRight{} }, Extract: func(a leftRight) leftRight { return a },
+					Key: enginetest.Int64Key, Acc: acc, Create: func() leftRight { return leftRight{} }, Extract: func(a leftRight) leftRight { return a },
 					Windowing: windowing,
 				}, func() []kernel.AggregateInput[int64, leftRight, leftRight] {
 					return []kernel.AggregateInput[int64, leftRight, leftRight]{
@@ -319,7 +322,7 @@ func TestLastPanesAreExact(t *testing.T) {
 						kernel.InputOf[int64, string, leftRight, leftRight](1, func(a leftRight, s string) leftRight {
 							var v int64
 							_, err := fmt.Sscan(s, &v)
-							must(err)
+							enginetest.Must(err)
 							return leftRight{a.Sum + v, a.Left, a.Right + 1}
 						}),
 					}
@@ -328,7 +331,7 @@ func TestLastPanesAreExact(t *testing.T) {
 		panes := addSink(g, joined, 0, func(r connector.Record[coder.KV[int64, leftRight]]) string {
 			return fmt.Sprintf("%d from %v|%d|%v", r.Value.Key, r.Window.StartTime(), r.Pane.Index, r.Value.Value)
 		})
-		lateLeft := addSink(g, joined, 1, func(r connector.Record[kv]) string { return fmt.Sprint(r.Value) })
+		lateLeft := addSink(g, joined, 1, func(r connector.Record[enginetest.KV]) string { return fmt.Sprint(r.Value) })
 
 		st.Jobs = 1
 		h := newHarness(g, 1+r.IntN(3), r, &st)
@@ -341,7 +344,7 @@ func TestLastPanesAreExact(t *testing.T) {
 			var i int64
 			var v leftRight
 			_, err := fmt.Sscanf(f[1]+" "+f[2], "%d {%d %d %d}", &i, &v.Sum, &v.Left, &v.Right)
-			must(err)
+			enginetest.Must(err)
 			if _, ok := got[f[0]]; !ok || i > index[f[0]] {
 				got[f[0]], index[f[0]] = v, i
 			}

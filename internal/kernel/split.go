@@ -27,10 +27,20 @@ func Keyed[K comparable, V any](key coder.Key[K], codec *Codec[coder.KV[K, V]]) 
 	return func(c SplitContext) Splitter {
 		s := newSplitter(c, codec)
 		if c.Exchange == ByKey && c.Targets > 1 {
-			groups, targets := uint64(c.Groups), c.Targets
+			// Divisions are a sixth of an exchange: the owner of a group is looked up, and with the usual
+			// number of groups, a power of two, so is the group.
+			owners := make([]int32, c.Groups)
+			for g := range owners {
+				owners[g] = int32(statebackend.SubtaskOf(statebackend.KeyGroup(g), c.Targets, c.Groups))
+			}
+			groups := uint64(c.Groups)
+			mask, power := groups-1, groups&(groups-1) == 0
 			s.byKey = func(kv *coder.KV[K, V]) (int, error) {
 				h, err := key.Hash(kv.Key)
-				return statebackend.SubtaskOf(statebackend.KeyGroup(h%groups), targets, int(groups)), err
+				if power {
+					return int(owners[h&mask]), err
+				}
+				return int(owners[h%groups]), err
 			}
 		}
 		return s
@@ -148,9 +158,13 @@ func (c *Codec[T]) Append(dst []byte, b Batch) ([]byte, error) {
 	for i := range rows {
 		e := &rows[i]
 		dst = binary.AppendVarint(dst, int64(e.Time-last.Time))
-		dst = binary.AppendVarint(dst, int64(e.Window.StartTime()-last.Window.StartTime()))
-		dst = binary.AppendVarint(dst, int64(e.Window.EndTime()-last.Window.EndTime()))
-		dst = binary.AppendUvarint(dst, uint64(e.Pane))
+		start := zigzag(e.Window.StartTime() - last.Window.StartTime())
+		end := zigzag(e.Window.EndTime() - last.Window.EndTime())
+		if pane := uint64(e.Pane); start|end|pane < 0x80 { // nearly always: neighbours share a window
+			dst = append(dst, byte(start), byte(end), byte(pane))
+		} else {
+			dst = binary.AppendUvarint(binary.AppendUvarint(binary.AppendUvarint(dst, start), end), pane)
+		}
 		last.Time, last.Window = e.Time, e.Window
 		if dst, err = c.value.Append(dst, e.Value); err != nil {
 			return nil, fmt.Errorf("encode %v: %w", Brief(e.Value), err)
@@ -172,22 +186,27 @@ func (c *Codec[T]) Decode(src []byte) (Batch, error) {
 	r := c.get()
 	var last Element[T]
 	for i := range n {
-		var d [3]int64
-		for k := range d {
-			if d[k], w = binary.Varint(src); w <= 0 {
-				return nil, fmt.Errorf("decode row %d of %d: header is malformed", i, n)
-			}
-			src = src[w:]
-		}
-		pane, w := binary.Uvarint(src)
+		time, w := binary.Varint(src)
 		if w <= 0 {
-			return nil, fmt.Errorf("decode row %d of %d: pane is malformed", i, n)
+			return nil, fmt.Errorf("decode row %d of %d: time is malformed", i, n)
 		}
 		src = src[w:]
+		var d [3]uint64 // start, end, pane
+		if len(src) >= len(d) && src[0]|src[1]|src[2] < 0x80 {
+			d = [3]uint64{uint64(src[0]), uint64(src[1]), uint64(src[2])}
+			src = src[len(d):]
+		} else {
+			for k := range d {
+				if d[k], w = binary.Uvarint(src); w <= 0 {
+					return nil, fmt.Errorf("decode row %d of %d: window or pane is malformed", i, n)
+				}
+				src = src[w:]
+			}
+		}
 		e := Element[T]{
-			Time:   last.Time + eventtime.Time(d[0]),
-			Window: window.New(last.Window.StartTime()+eventtime.Time(d[1]), last.Window.EndTime()+eventtime.Time(d[2])),
-			Pane:   Pane(pane),
+			Time:   last.Time + eventtime.Time(time),
+			Window: window.New(last.Window.StartTime()+unzigzag(d[0]), last.Window.EndTime()+unzigzag(d[1])),
+			Pane:   Pane(d[2]),
 		}
 		last.Time, last.Window = e.Time, e.Window
 		var err error
@@ -201,6 +220,11 @@ func (c *Codec[T]) Decode(src []byte) (Batch, error) {
 	}
 	return r, nil
 }
+
+// zigzag is how binary.AppendVarint makes small numbers of both signs small.
+func zigzag(x eventtime.Time) uint64 { return uint64(x)<<1 ^ uint64(x>>63) }
+
+func unzigzag(u uint64) eventtime.Time { return eventtime.Time(u>>1) ^ -eventtime.Time(u&1) }
 
 // Brief is a value for a message: printed, cut at 200 bytes, and valid UTF-8.
 func Brief(v any) string {

@@ -13,11 +13,13 @@ import (
 	"github.com/millstream/millstream/internal/eventtime"
 	"github.com/millstream/millstream/internal/kernel"
 	"github.com/millstream/millstream/sdk/coder"
+	"github.com/millstream/millstream/sdk/state"
 	"github.com/millstream/millstream/sdk/watermark"
 	"github.com/millstream/millstream/sdk/window"
 )
 
-type kv = coder.KV[int64, int64]
+// KV is the element of most collections.
+type KV = coder.KV[int64, int64]
 
 // elem is an element as a test compares it.
 type elem struct {
@@ -36,11 +38,14 @@ func (e elem) less(o elem) bool {
 	return false
 }
 
-var kvCoder = func() coder.Coder[kv] { c, err := coder.Of[kv](); must(err); return c }()
-var int64Key = func() coder.Key[int64] { c, err := coder.KeyOf[int64](); must(err); return c }()
-var int64Coder = func() coder.Coder[int64] { c, err := coder.Of[int64](); must(err); return c }()
+var kvCoder = func() coder.Coder[KV] { c, err := coder.Of[KV](); Must(err); return c }()
 
-func must(err error) {
+// Int64Key is how keys are encoded.
+var Int64Key = func() coder.Key[int64] { c, err := coder.KeyOf[int64](); Must(err); return c }()
+var int64Coder = func() coder.Coder[int64] { c, err := coder.Of[int64](); Must(err); return c }()
+
+// Must panics on an error that no input can cause.
+func Must(err error) {
 	if err != nil {
 		panic(err)
 	}
@@ -49,7 +54,7 @@ func must(err error) {
 // dup emits each element twice, and keeps some back until Flush.
 type dup struct {
 	out  kernel.Output
-	kept kernel.Rows[kv]
+	kept kernel.Rows[KV]
 }
 
 func (d *dup) Open(c *kernel.OpenContext) error            { d.out = c.Outputs[0]; return nil }
@@ -64,7 +69,7 @@ func (d *dup) Flush() error {
 	return err
 }
 func (d *dup) Process(_ int, b kernel.Batch) error {
-	for _, e := range b.(*kernel.Rows[kv]).E {
+	for _, e := range b.(*kernel.Rows[KV]).E {
 		d.kept.E = append(d.kept.E, e, e)
 	}
 	if len(d.kept.E) > 20 {
@@ -76,18 +81,17 @@ func (d *dup) Process(_ int, b kernel.Batch) error {
 // Graph is a job with what it must commit.
 type Graph struct {
 	kernel.Graph
-	eval  []func(in [][]elem) []elem // naive, of each node
-	out   *ledger
-	sinks []*kernel.Node
-}
+	Sinks     []*kernel.Node // whose output is to be committed
+	ReadBatch int            // engine.Options.ReadBatch
 
-// Sinks are the nodes whose output is to be committed.
-func (g *Graph) Sinks() []*kernel.Node { return g.sinks }
+	eval []func(in [][]elem) []elem // naive, of each node
+	out  *ledger
+}
 
 // Splits is engine.Options.Splits.
 func Splits(n *kernel.Node, subtask, parallelism int) (mine [][]byte) {
 	all, err := n.Splits(context.Background())
-	must(err)
+	Must(err)
 	for i := subtask; i < len(all); i += parallelism {
 		mine = append(mine, all[i])
 	}
@@ -105,7 +109,8 @@ func (g *Graph) Compare() (n int, err error) {
 	return n, nil
 }
 
-func (g *Graph) add(n *kernel.Node, eval func([][]elem) []elem) *kernel.Node {
+// Add adds a node with its naive evaluation, or nil if the test has another.
+func (g *Graph) Add(n *kernel.Node, eval func([][]elem) []elem) *kernel.Node {
 	n.ID = len(g.Nodes)
 	n.Name = fmt.Sprintf("%s %d", n.Kind, n.ID)
 	n.Ports = append([]kernel.Port{{}}, n.Ports...)
@@ -114,42 +119,44 @@ func (g *Graph) add(n *kernel.Node, eval func([][]elem) []elem) *kernel.Node {
 	return n
 }
 
-func edge(from *kernel.Node, x kernel.Exchange) kernel.Edge {
+// Edge is an edge of a collection of KV.
+func Edge(from *kernel.Node, x kernel.Exchange) kernel.Edge {
 	codec := kernel.NewCodec(kvCoder)
-	return kernel.Edge{From: from, Exchange: x, Codec: codec, Splitter: kernel.Keyed(int64Key, codec)}
+	return kernel.Edge{From: from, Exchange: x, Codec: codec, Splitter: kernel.Keyed(Int64Key, codec)}
 }
 
-func sumSpec(accumulating bool) kernel.Aggregation[int64, int64, int64] {
+// SumSpec sums by key and window.
+func SumSpec(accumulating bool) kernel.Aggregation[int64, int64, int64] {
 	return kernel.Aggregation[int64, int64, int64]{
-		Key: int64Key, Acc: int64Coder,
+		Key: Int64Key, Acc: int64Coder,
 		Create: func() int64 { return 0 }, Extract: func(a int64) int64 { return a },
 		Windowing: kernel.Windowing{LateCount: 1, Accumulating: accumulating},
 	}
 }
 
 // Random makes a graph of one or two sources, two to eight steps (exchanges, flattens, aggregations, several
-// readers of one output) and one or two sinks. With idle, sources have nothing to read now and then, which takes
-// 10 ms of the scheduler's time.
-func Random(r *rand.Rand, idle bool) *Graph {
+// readers of one output) and one or two sinks. A busy source always has something to read; others wait now and
+// then for 10 ms of the scheduler's time.
+func Random(r *rand.Rand, busy bool) *Graph {
 	g := &Graph{out: &ledger{rows: map[int][]elem{}, committed: map[string]bool{}}}
-	splitCoder, err := coder.Of[numberSplit]()
-	must(err)
+	splitCoder, err := coder.Of[NumberSplit]()
+	Must(err)
 	rowsCoder, err := coder.Of[rows]()
-	must(err)
+	Must(err)
 	var open []*kernel.Node
 	for range 1 + r.IntN(2) {
-		src := numbers{splits: 1 + r.IntN(4), n: 20 + r.IntN(150), keys: 1 + r.Int64N(20), disorder: r.Int64N(100), salt: r.Uint64(), idle: idle}
-		spec := kernel.SourceSpec[kv, numberSplit]{
-			Source: src, Split: splitCoder, At: src.at,
-			Strategy: watermark.Bounded(time.Duration(src.disorder) * time.Millisecond),
+		src := Numbers{SplitCount: 1 + r.IntN(4), PerSplit: 20 + r.IntN(150), Keys: 1 + r.Int64N(20), Disorder: r.Int64N(100), Salt: r.Uint64(), Busy: busy}
+		spec := kernel.SourceSpec[KV, NumberSplit]{
+			Source: src, Split: splitCoder, At: src.At,
+			Strategy: watermark.Bounded(time.Duration(src.Disorder) * time.Millisecond),
 		}
-		open = append(open, g.add(&kernel.Node{
+		open = append(open, g.Add(&kernel.Node{
 			Kind: "source", New: func() kernel.Operator { return kernel.NewSource(spec) },
-			Splits: spec.EncodeSplits, SetSplits: kernel.SetSplits[kv, numberSplit],
+			Splits: spec.EncodeSplits, SetSplits: kernel.SetSplits[KV, NumberSplit],
 		}, func([][]elem) (out []elem) {
-			for sp := range src.splits {
-				for i := range src.n {
-					v, t := src.record(int64(sp), int64(i))
+			for sp := range src.SplitCount {
+				for i := range src.PerSplit {
+					v, t := src.Record(int64(sp), int64(i))
 					out = append(out, elem{v.Key, v.Value, t, eventtime.Min, eventtime.EndOfGlobalWindow})
 				}
 			}
@@ -169,21 +176,21 @@ func Random(r *rand.Rand, idle bool) *Graph {
 			}
 		}
 		var n *kernel.Node
-		switch r.IntN(7) {
+		switch r.IntN(8) {
 		case 0:
-			f := func(v kv) kv { return kv{Key: v.Key, Value: v.Value*3 + 1} }
-			n = g.add(&kernel.Node{Kind: "map", Inputs: []kernel.Edge{edge(from, kernel.Forward)},
+			f := func(v KV) KV { return KV{Key: v.Key, Value: v.Value*3 + 1} }
+			n = g.Add(&kernel.Node{Kind: "map", Inputs: []kernel.Edge{Edge(from, kernel.Forward)},
 				New: func() kernel.Operator { return kernel.NewMap(f) }},
 				each(func(e elem) []elem { e.V = e.V*3 + 1; return []elem{e} }))
 		case 1:
 			m := 1 + r.Int64N(9)
-			f := func(v kv) kv { return kv{Key: ((v.Key+v.Value)%m + m) % m, Value: v.Value} }
-			n = g.add(&kernel.Node{Kind: "rekey", Inputs: []kernel.Edge{edge(from, kernel.Forward)},
+			f := func(v KV) KV { return KV{Key: ((v.Key+v.Value)%m + m) % m, Value: v.Value} }
+			n = g.Add(&kernel.Node{Kind: "rekey", Inputs: []kernel.Edge{Edge(from, kernel.Forward)},
 				New: func() kernel.Operator { return kernel.NewMap(f) }},
 				each(func(e elem) []elem { e.K = ((e.K+e.V)%m + m) % m; return []elem{e} }))
 		case 2:
-			n = g.add(&kernel.Node{Kind: "filter", Inputs: []kernel.Edge{edge(from, kernel.Forward)},
-				New: func() kernel.Operator { return kernel.NewFilter(func(v kv) bool { return v.Value%3 != 0 }) }},
+			n = g.Add(&kernel.Node{Kind: "filter", Inputs: []kernel.Edge{Edge(from, kernel.Forward)},
+				New: func() kernel.Operator { return kernel.NewFilter(func(v KV) bool { return v.Value%3 != 0 }) }},
 				each(func(e elem) []elem {
 					if e.V%3 == 0 {
 						return nil
@@ -191,42 +198,46 @@ func Random(r *rand.Rand, idle bool) *Graph {
 					return []elem{e}
 				}))
 		case 3:
-			n = g.add(&kernel.Node{Kind: "dup", Inputs: []kernel.Edge{edge(from, kernel.Forward)},
+			n = g.Add(&kernel.Node{Kind: "dup", Inputs: []kernel.Edge{Edge(from, kernel.Forward)},
 				New: func() kernel.Operator { return &dup{} }},
 				each(func(e elem) []elem { return []elem{e, e} }))
 		case 4:
-			n = g.add(&kernel.Node{Kind: "reshuffle", Inputs: []kernel.Edge{edge(from, kernel.RoundRobin)}, New: kernel.NewPass},
+			n = g.Add(&kernel.Node{Kind: "reshuffle", Inputs: []kernel.Edge{Edge(from, kernel.RoundRobin)}, New: kernel.NewPass},
 				each(func(e elem) []elem { return []elem{e} }))
 		case 5:
-			in := []kernel.Edge{edge(from, kernel.Forward)}
+			in := []kernel.Edge{Edge(from, kernel.Forward)}
 			for range 1 + r.IntN(2) {
-				in = append(in, edge(pick(), kernel.Forward))
+				in = append(in, Edge(pick(), kernel.Forward))
 			}
-			n = g.add(&kernel.Node{Kind: "flatten", Inputs: in, New: kernel.NewPass}, func(in [][]elem) (out []elem) {
+			n = g.Add(&kernel.Node{Kind: "flatten", Inputs: in, New: kernel.NewPass}, func(in [][]elem) (out []elem) {
 				for _, es := range in {
 					out = append(out, es...)
 				}
 				return out
 			})
-		case 6:
+		case 6, 7:
 			size += r.Int64N(200)
 			fn := window.Fixed(time.Duration(size) * time.Millisecond)
-			w := g.add(&kernel.Node{Kind: "window", Inputs: []kernel.Edge{edge(from, kernel.Forward)},
-				New: func() kernel.Operator { return kernel.NewWindow[kv](fn) }},
+			w := g.Add(&kernel.Node{Kind: "window", Inputs: []kernel.Edge{Edge(from, kernel.Forward)},
+				New: func() kernel.Operator { return kernel.NewWindow[KV](fn) }},
 				each(func(e elem) []elem {
 					w := fn.Assign(e.T)
 					e.Start, e.End = w.StartTime(), w.EndTime()
 					return []elem{e}
 				}))
-			accumulating := r.IntN(2) == 0
-			n = g.add(&kernel.Node{Kind: "sum", Inputs: []kernel.Edge{edge(w, kernel.ByKey)}, Keyed: true,
-				New: func() kernel.Operator {
-					return kernel.NewAggregate(sumSpec(accumulating), func() []kernel.AggregateInput[int64, int64, int64] {
-						return []kernel.AggregateInput[int64, int64, int64]{
-							kernel.InputOf[int64, int64, int64, int64](0, func(a, v int64) int64 { return a + v }),
-						}
-					})
-				}}, naiveSum)
+			step := &kernel.Node{Kind: "sum", Inputs: []kernel.Edge{Edge(w, kernel.ByKey)}, Keyed: true}
+			accumulating, cells := r.IntN(2) == 0, r.IntN(3) == 0
+			step.New = func() kernel.Operator {
+				if cells {
+					return sumOfCells()
+				}
+				return kernel.NewAggregate(SumSpec(accumulating), func() []kernel.AggregateInput[int64, int64, int64] {
+					return []kernel.AggregateInput[int64, int64, int64]{
+						kernel.InputOf[int64, int64, int64, int64](0, func(a, v int64) int64 { return a + v }),
+					}
+				})
+			}
+			n = g.Add(step, naiveSum)
 		}
 		open = append(open, n)
 	}
@@ -235,13 +246,34 @@ func Random(r *rand.Rand, idle bool) *Graph {
 		if i == 0 {
 			from = open[len(open)-1]
 		}
-		spec := kernel.SinkSpec[kv, rows]{Sink: ledgerSink{g.out, i}, Committable: rowsCoder}
-		sink := g.add(&kernel.Node{Kind: "sink", Inputs: []kernel.Edge{edge(from, kernel.Forward)}, Sink: spec.Node(),
+		spec := kernel.SinkSpec[KV, rows]{Sink: ledgerSink{g.out, i}, Committable: rowsCoder}
+		sink := g.Add(&kernel.Node{Kind: "sink", Inputs: []kernel.Edge{Edge(from, kernel.Forward)}, Sink: spec.Node(),
 			New: func() kernel.Operator { return kernel.NewSink(spec) }}, func(in [][]elem) []elem { return in[0] })
 		sink.Ports = nil
-		g.sinks = append(g.sinks, sink)
+		g.Sinks = append(g.Sinks, sink)
 	}
 	return g
+}
+
+// sumOfCells is what a sum per key and window is when a user writes it: a cell, and a timer at the end of the
+// window.
+func sumOfCells() kernel.Operator {
+	var sum state.Value[int64]
+	var end kernel.Timer
+	return kernel.NewKeyedParDo(kernel.KeyedSpec[int64, int64, KV]{Key: Int64Key, Fns: kernel.KeyedFns[int64, int64, KV]{
+		Declare: func(d *kernel.KeyedDecl) {
+			sum = state.NewValue[int64](d, "sum")
+			end = kernel.EventTimer(d, "end", func(_ *kernel.ProcessContext, k int64, out *kernel.Emitter[KV]) error {
+				out.Emit(KV{Key: k, Value: sum.Get()})
+				return nil
+			})
+		},
+		Process: func(c *kernel.ProcessContext, _ int64, v int64, _ *kernel.Emitter[KV]) error {
+			sum.Set(sum.Get() + v)
+			end.Set(c.Window().End())
+			return nil
+		},
+	}})
 }
 
 func naiveSum(in [][]elem) (out []elem) {
@@ -269,7 +301,7 @@ func (g *Graph) want() (out [][]elem) {
 		}
 		vals[i] = g.eval[i](in)
 	}
-	for _, n := range g.sinks {
+	for _, n := range g.Sinks {
 		out = append(out, sorted(vals[n.ID]))
 	}
 	return out

@@ -10,70 +10,86 @@ import (
 	"github.com/millstream/millstream/sdk/connector"
 )
 
-// numbers is a source of splits of numbered records, whose keys and times follow from their numbers.
-type numbers struct {
-	splits, n int
-	keys      int64
-	disorder  int64
-	salt      uint64
-	idle      bool // returns Idle now and then
+// Numbers is a source of splits of numbered records, whose keys and times follow from their numbers.
+type Numbers struct {
+	SplitCount, PerSplit int
+	Keys                 int64 // number of different keys
+	Disorder             int64 // ms that a record is behind those before it at most
+	Salt                 uint64
+	Silent               int  // reads in a row that bring nothing, now and then; 10 ms each
+	Busy                 bool // never idle, where 10 ms are real
 }
 
-type numberSplit struct{ ID, Next int64 }
+// NumberSplit is the position in a split.
+type NumberSplit struct{ ID, Next int64 }
 
-func (s numbers) record(split, i int64) (kv, eventtime.Time) {
-	h := uint64(split*1_000_003+i)*0x9E3779B97F4A7C15 ^ s.salt
+// Record returns a record and its time.
+func (s Numbers) Record(split, i int64) (KV, eventtime.Time) {
+	h := uint64(split*1_000_003+i)*0x9E3779B97F4A7C15 ^ s.Salt
 	h ^= h >> 29
 	h *= 0xBF58476D1CE4E5B9
 	h ^= h >> 32
-	t := i*10 - int64(h%uint64(s.disorder+1))
-	return kv{Key: int64(h>>8) & 0xffff % s.keys, Value: split*1_000_000 + i}, eventtime.Time(t)
+	t := i*10 - int64(h%uint64(s.Disorder+1))
+	return KV{Key: int64(h>>8) & 0xffff % s.Keys, Value: split*1_000_000 + i}, eventtime.Time(t)
 }
 
-func (s numbers) Splits(context.Context) (out []numberSplit, _ error) {
-	for i := range s.splits {
-		out = append(out, numberSplit{ID: int64(i)})
+// Splits implements connector.Source.
+func (s Numbers) Splits(context.Context) (out []NumberSplit, _ error) {
+	for i := range s.SplitCount {
+		out = append(out, NumberSplit{ID: int64(i)})
 	}
 	return out, nil
 }
-func (s numbers) SplitID(n numberSplit) string { return fmt.Sprint(n.ID) }
-func (s numbers) Open(context.Context, connector.Subtask) (connector.Reader[kv, numberSplit], error) {
+
+// SplitID implements connector.Source.
+func (s Numbers) SplitID(n NumberSplit) string { return fmt.Sprint(n.ID) }
+
+// Open implements connector.Source.
+func (s Numbers) Open(context.Context, connector.Subtask) (connector.Reader[KV, NumberSplit], error) {
 	return &numberReader{s: s}, nil
 }
 
-// at recovers the time of a record from its value.
-func (s numbers) at(v kv) time.Time {
-	_, t := s.record(v.Value/1_000_000, v.Value%1_000_000)
+// At recovers the time of a record from its value.
+func (s Numbers) At(v KV) time.Time {
+	_, t := s.Record(v.Value/1_000_000, v.Value%1_000_000)
 	return t.Time()
 }
 
 type numberReader struct {
-	s    numbers
-	todo []numberSplit
-	out  []kv
+	s    Numbers
+	todo []NumberSplit
+	out  []KV
 	turn int
+	mute int // reads that will bring nothing
 }
 
-func (r *numberReader) Assign(s []numberSplit) error { r.todo = append(r.todo, s...); return nil }
+func (r *numberReader) Assign(s []NumberSplit) error { r.todo = append(r.todo, s...); return nil }
 func (r *numberReader) Close() error                 { return nil }
-func (r *numberReader) Read(_ context.Context, max int) (b connector.Batch[kv, numberSplit], _ error) {
+func (r *numberReader) Read(_ context.Context, max int) (b connector.Batch[KV, NumberSplit], _ error) {
 	if len(r.todo) == 0 {
 		b.Status = connector.End
 		return b, nil
 	}
-	r.turn++
-	if r.s.idle && r.turn%5 == 0 {
+	if r.mute > 0 {
+		r.mute--
+		b.Status = connector.Idle
+		return b, nil
+	}
+	if r.turn++; r.turn%5 == 0 && !r.s.Busy {
+		if r.turn%20 == 0 {
+			r.mute = r.s.Silent
+		}
 		b.Status = connector.Idle
 		return b, nil
 	}
 	sp := &r.todo[0]
 	r.out = r.out[:0]
-	for len(r.out) < min(max, 1+r.turn%7) && sp.Next < int64(r.s.n) {
-		v, _ := r.s.record(sp.ID, sp.Next)
+	for len(r.out) < min(max, 1+r.turn%7) && sp.Next < int64(r.s.PerSplit) {
+		v, _ := r.s.Record(sp.ID, sp.Next)
 		r.out = append(r.out, v)
 		sp.Next++
 	}
-	b.Records, b.Split, b.Done = r.out, *sp, sp.Next == int64(r.s.n)
+	b.Records, b.Split, b.Done = r.out, *sp, sp.Next == int64(r.s.PerSplit)
 	if b.Done {
 		r.todo = r.todo[1:]
 	}
@@ -98,7 +114,7 @@ type ledgerSink struct {
 	id int
 }
 
-func (s ledgerSink) Open(_ context.Context, sub connector.Subtask) (connector.Writer[kv, rows], error) {
+func (s ledgerSink) Open(_ context.Context, sub connector.Subtask) (connector.Writer[KV, rows], error) {
 	return &ledgerWriter{s: s, sub: sub}, nil
 }
 
@@ -120,7 +136,7 @@ type ledgerWriter struct {
 	buf []elem
 }
 
-func (w *ledgerWriter) Write(_ context.Context, rs []connector.Record[kv]) error {
+func (w *ledgerWriter) Write(_ context.Context, rs []connector.Record[KV]) error {
 	for _, r := range rs {
 		w.buf = append(w.buf, elem{r.Value.Key, r.Value.Value, eventtime.FromTime(r.Time), r.Window.StartTime(), r.Window.EndTime()})
 	}

@@ -95,7 +95,11 @@ var mutants = []mutant{
 	{"what is popped is recorded also behind its barrier", alignerGo,
 		"return a.phase == phaseRecording && !a.arrived[i] && !a.finished[i]", "return a.phase == phaseRecording && !a.finished[i]", randomJobs},
 	{"restored items go behind what was pushed", inboxGo,
-		"for _, it := range items {\n\t\tc.push(it)\n\t}\n\tc.restored = c.batches\n\tfor _, it := range later {\n\t\tc.push(it)\n\t}", "for _, it := range append(later, items...) {\n\t\tc.push(it)\n\t}", inbox},
+		"for _, it := range items {\n\t\tc.push(it)\n\t}\n\tc.restored = c.batches\n\tfor _, it := range later {", "for _, it := range later {\n\t\tc.push(it)\n\t}\n\tfor _, it := range items {", inbox},
+	{"restored batches give credits", inboxGo,
+		"if c.restored > 0 {", "if false {", randomJobs},
+	{"a sender in another process gets no credit", inboxGo,
+		"credit = c.credit\n", "credit = nil\n", randomJobs},
 	{"an aligned barrier does not end the recording of its channel", alignerGo,
 		"return a.completeIfAll(acts) // everything", "return acts // everything", scripts},
 

@@ -54,7 +54,7 @@ type figures struct{ Attempts, Checkpoints, Cuts, Restores, Recorded, Elements i
 
 func runSpread(t *testing.T, seed uint64, sum *figures) error {
 	r := rand.New(rand.NewPCG(seed, 2))
-	g := enginetest.Random(r, false)
+	g := enginetest.Random(r, true)
 	s := &spread{g: g, r: r, sum: sum, store: &checkpoint.MemoryStore{}, parallelism: 2 + r.IntN(2), mode: r.IntN(3), cuts: r.IntN(4)}
 	s.news.L = &s.mu
 	o := transport.Options{Job: "test", Token: []byte("secret"), Room: 1 + r.IntN(3)}
@@ -311,7 +311,7 @@ func (s *spread) coordinate() (done bool, err error) {
 		}
 		s.last = c
 		s.sum.Checkpoints++
-		for _, n := range s.g.Sinks() {
+		for _, n := range s.g.Sinks {
 			for _, pre := range c.Prepared(n.Name) {
 				if err := n.Sink.Commit(context.Background(), pre.Checkpoint, pre.Committables); err != nil {
 					return false, err
