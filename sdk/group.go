@@ -31,11 +31,38 @@ type GroupOption interface{ applyGroup(*groupConfig) }
 
 type groupConfig struct{ late []lateTo }
 
+// groupConfigOf applies options. What they point to belongs to p from now on; see configOf.
+func groupConfigOf(p *Pipeline, opts []GroupOption) (c groupConfig) {
+	for _, o := range opts {
+		o.applyGroup(&c)
+	}
+	for _, l := range c.late {
+		l.set(p, nil, 0)
+	}
+	return c
+}
+
+// connect calls set with each LateTo and the first input of its type that has none yet.
+func (c groupConfig) connect(p *Pipeline, step string, types []reflect.Type, set func(l lateTo, input int)) {
+	free := slices.Clone(types)
+	for _, l := range c.late {
+		switch i := slices.Index(free, l.typ); {
+		case i >= 0:
+			free[i] = nil
+			set(l, i)
+		case slices.Contains(types, l.typ):
+			p.errorf(step, "it has more LateTo of *PCollection[%v] than inputs of that type: leave one out", l.typ)
+		default:
+			p.errorf(step, "LateTo wants a PCollection of the elements of its input, *PCollection[%v], not [%v]", types[0], l.typ)
+		}
+	}
+}
+
 // lateTo is a LateTo option, its type erased.
 type lateTo struct{ outputTo }
 
 func (l lateTo) applyGroup(c *groupConfig) { c.late = append(c.late, l) }
-func (l lateTo) applyStep(c *stepConfig)   { c.lateTo = &l.outputTo }
+func (l lateTo) applyStep(c *stepConfig)   { c.once(&c.lateTo, l.outputTo, "LateTo") }
 
 // GroupOrStepOption is an option of aggregations and of keyed steps.
 type GroupOrStepOption interface {
@@ -44,7 +71,8 @@ type GroupOrStepOption interface {
 }
 
 // LateTo sets dst to the elements that an aggregation, or ParDoPerKey, drops because their window has
-// expired, each with that window in its context. For CoGroupByKey it may be given for either input.
+// expired, each with that window in its context. For CoGroupByKey it may be given for either input or both;
+// if those have one type, the first LateTo is that of the left input.
 func LateTo[T any](dst *PCollection[T]) GroupOrStepOption { return lateTo{newOutputTo("late", dst)} }
 
 // GroupByKey gives, for each key and window, all values, in no particular order.
@@ -56,7 +84,7 @@ func GroupByKey[K comparable, V any](name string, in PCollection[KV[K, V]], opts
 		extract: func(vs []V) Iterable[V] { return Iterable[V]{vs[:len(vs):len(vs)]} },
 		size:    func(vs *[]V) int { return cap(*vs) * int(unsafe.Sizeof(v)) },
 	}
-	return aggregate(a, opts, inputOf(&a, in, func(vs []V, v V) []V { return append(vs, v) }))
+	return aggregate(a, groupConfigOf(in.p, opts), inputOf(&a, in, func(vs []V, v V) []V { return append(vs, v) }))
 }
 
 // CombinePerKey aggregates, for each key and window, the values by fn.
@@ -65,12 +93,13 @@ func CombinePerKey[K comparable, V, A, Out any, F CombineFn[V, A, Out]](name str
 		name: name, kind: "combine", create: fn.CreateAccumulator, extract: fn.ExtractOutput,
 		spec: []string{fmt.Sprintf("fn=%T", fn)},
 	}
-	return aggregate(a, opts, inputOf(&a, in, fn.AddInput))
+	return aggregate(a, groupConfigOf(in.p, opts), inputOf(&a, in, fn.AddInput))
 }
 
 // CombineGlobally aggregates all elements of each window by fn, in one subtask. In the global window the
 // result of nothing is fn's identity; other windows without elements give nothing.
 func CombineGlobally[V, A, Out any, F CombineFn[V, A, Out]](name string, in PCollection[V], fn F, opts ...GroupOption) (out PCollection[Out]) {
+	config := groupConfigOf(in.p, opts)
 	if !in.usable(name) {
 		return PCollection[Out]{p: in.p}
 	}
@@ -82,7 +111,13 @@ func CombineGlobally[V, A, Out any, F CombineFn[V, A, Out]](name string, in PCol
 			name: "combine", kind: "combine", create: fn.CreateAccumulator, extract: fn.ExtractOutput,
 			spec: []string{fmt.Sprintf("fn=%T", fn)}, global: true,
 		}
-		all := aggregate(a, opts, inputOf(&a, one, fn.AddInput))
+		var late PCollection[KV[bool, V]]
+		all := aggregate(a, groupConfigOf(in.p, []GroupOption{LateTo(&late)}), inputOf(&a, one, fn.AddInput))
+		value := func(kv KV[bool, V]) V { return kv.Value }
+		config.connect(in.p, "combine", []reflect.Type{reflect.TypeFor[V]()}, func(l lateTo, _ int) {
+			v := Map("late", late, value)
+			l.set(in.p, v.node, v.port)
+		})
 		out = Map("value", all, func(kv KV[bool, Out]) Out { return kv.Value })
 	})
 	return out
@@ -101,6 +136,7 @@ type coAcc[A, B any] struct {
 
 // CoGroupByKey gives, for each key and window, all values of both inputs. They must be windowed alike.
 func CoGroupByKey[K comparable, A, B any](name string, left PCollection[KV[K, A]], right PCollection[KV[K, B]], opts ...GroupOption) PCollection[KV[K, CoGroup[A, B]]] {
+	config := groupConfigOf(left.p, opts)
 	if left.usable(name) && right.usable(name) && left.info().windowing != right.info().windowing {
 		left.p.errorf(name, "its inputs are windowed unlike: %v and %v; window both with the same WindowInto", left.info().windowing, right.info().windowing)
 		return PCollection[KV[K, CoGroup[A, B]]]{p: left.p}
@@ -117,7 +153,7 @@ func CoGroupByKey[K comparable, A, B any](name string, left PCollection[KV[K, A]
 			return cap(c.A)*int(unsafe.Sizeof(va)) + cap(c.B)*int(unsafe.Sizeof(vb))
 		},
 	}
-	return aggregate(a, opts,
+	return aggregate(a, config,
 		inputOf(&a, left, func(c coAcc[A, B], v A) coAcc[A, B] { c.A = append(c.A, v); return c }),
 		inputOf(&a, right, func(c coAcc[A, B], v B) coAcc[A, B] { c.B = append(c.B, v); return c }))
 }
@@ -158,13 +194,19 @@ func inputOf[K comparable, V, A, Out any](a *aggregation[K, A, Out], in PCollect
 	}
 }
 
-func aggregate[K comparable, A, Out any](a aggregation[K, A, Out], opts []GroupOption, inputs ...aggregateInput[K, A, Out]) PCollection[KV[K, Out]] {
+func aggregate[K comparable, A, Out any](a aggregation[K, A, Out], config groupConfig, inputs ...aggregateInput[K, A, Out]) PCollection[KV[K, Out]] {
 	p := inputs[0].p
 	out := PCollection[KV[K, Out]]{p: p}
-	for _, in := range inputs {
+	var types []reflect.Type
+	for i, in := range inputs {
 		if !in.ok {
 			return out
 		}
+		if in.p != p {
+			p.errorf(a.name, "input %d belongs to another pipeline", i+1)
+			return out
+		}
+		types = append(types, in.typ)
 	}
 	key, err := coder.KeyOf[K](p.coders...)
 	if err != nil {
@@ -211,18 +253,7 @@ func aggregate[K comparable, A, Out any](a aggregation[K, A, Out], opts []GroupO
 	if !p.add(a.name, n, outs...) {
 		return out
 	}
-	var config groupConfig
-	for _, o := range opts {
-		o.applyGroup(&config)
-	}
-	for _, l := range config.late {
-		i := slices.IndexFunc(inputs, func(in aggregateInput[K, A, Out]) bool { return in.typ == l.typ })
-		if i < 0 {
-			p.errorf(a.name, "LateTo wants a PCollection of the elements of its input, *PCollection[%v], not [%v]", inputs[0].typ, l.typ)
-			continue
-		}
-		l.set(p, n, 1+i)
-	}
+	config.connect(p, a.name, types, func(l lateTo, input int) { l.set(p, n, 1+input) })
 	out.node = n
 	return out
 }

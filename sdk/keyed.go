@@ -39,7 +39,7 @@ func OnWindowExpiry[K comparable, Out any](d *KeyedDecl, f func(*ProcessContext,
 // watermark is past the window's end and the allowed lateness; elements that come after are dropped and
 // counted, or go to LateTo.
 func ParDoPerKey[K comparable, V, Out any, F KeyedDoFn[K, V, Out]](name string, in PCollection[KV[K, V]], fn F, opts ...StepOption) PCollection[Out] {
-	out := PCollection[Out]{p: in.p}
+	out, config := PCollection[Out]{p: in.p}, configOf(in.p, opts)
 	if !in.usable(name) {
 		return out
 	}
@@ -59,7 +59,7 @@ func ParDoPerKey[K comparable, V, Out any, F KeyedDoFn[K, V, Out]](name string, 
 		p.errorf(name, "%w", err)
 		return out
 	}
-	config, w := configOf(opts), in.info().windowing
+	w := in.info().windowing
 	n := &kernel.Node{
 		Kind: "keyed pardo", Keyed: true, Inputs: []kernel.Edge{keyed(in, key)},
 		Spec:  []string{fmt.Sprintf("fn=%T", fn), "windowing=" + w.String()},

@@ -56,6 +56,14 @@ type StepOption interface{ applyStep(*stepConfig) }
 type stepConfig struct {
 	outputs          []outputTo
 	lateTo, errorsTo *outputTo
+	twice            string // an option that may be given once, if it was not
+}
+
+func (c *stepConfig) once(to **outputTo, o outputTo, option string) {
+	if *to != nil {
+		c.twice = option
+	}
+	*to = &o
 }
 
 // outputTo is an OutputTo or ErrorsTo, its type erased.
@@ -64,6 +72,26 @@ type outputTo struct {
 	typ  reflect.Type
 	port func(*Pipeline) kernel.Port
 	set  func(p *Pipeline, n *kernel.Node, port int)
+}
+
+// configOf applies options. What they point to belongs to p from now on, but is not usable before the step
+// has been added: so that the first mistake is reported, and no other because of it.
+func configOf(p *Pipeline, opts []StepOption) (c stepConfig) {
+	for _, o := range opts {
+		o.applyStep(&c)
+	}
+	for i, o := range c.outputs {
+		o.set(p, nil, 0)
+		if slices.ContainsFunc(c.outputs[:i], func(before outputTo) bool { return before.name == o.name }) {
+			c.twice = fmt.Sprintf("OutputTo(%q)", o.name)
+		}
+	}
+	for _, o := range []*outputTo{c.lateTo, c.errorsTo} {
+		if o != nil {
+			o.set(p, nil, 0)
+		}
+	}
+	return c
 }
 
 type stepOption func(*stepConfig)
@@ -87,11 +115,12 @@ func OutputTo[T any](name string, dst *PCollection[T]) StepOption {
 // the job. What was emitted before the error stays emitted.
 func ErrorsTo[T any](dst *PCollection[Failed[T]]) StepOption {
 	o := newOutputTo("errors", dst)
-	return stepOption(func(c *stepConfig) { c.errorsTo = &o })
+	return stepOption(func(c *stepConfig) { c.once(&c.errorsTo, o, "ErrorsTo") })
 }
 
 // ParDo calls fn for each element.
 func ParDo[In, Out any, F DoFn[In, Out]](name string, in PCollection[In], fn F, opts ...StepOption) PCollection[Out] {
+	config := configOf(in.p, opts)
 	if !in.usable(name) {
 		return PCollection[Out]{p: in.p}
 	}
@@ -119,19 +148,19 @@ func ParDo[In, Out any, F DoFn[In, Out]](name string, in PCollection[In], fn F, 
 			fns.Teardown = t.Teardown
 		}
 		return fns
-	}, opts)
+	}, config)
 }
 
 // ParDoFunc calls f for each element. f is called by all subtasks at once.
 func ParDoFunc[In, Out any](name string, in PCollection[In], f func(*ProcessContext, In, *Emitter[Out]) error, opts ...StepOption) PCollection[Out] {
+	config := configOf(in.p, opts)
 	if !in.usable(name) {
 		return PCollection[Out]{p: in.p}
 	}
-	return parDo(name, in, "fn=func", func() kernel.ParDoFns[In, Out] { return kernel.ParDoFns[In, Out]{Process: f} }, opts)
+	return parDo(name, in, "fn=func", func() kernel.ParDoFns[In, Out] { return kernel.ParDoFns[In, Out]{Process: f} }, config)
 }
 
-func parDo[In, Out any](name string, in PCollection[In], spec string, fns func() kernel.ParDoFns[In, Out], opts []StepOption) PCollection[Out] {
-	config := configOf(opts)
+func parDo[In, Out any](name string, in PCollection[In], spec string, fns func() kernel.ParDoFns[In, Out], config stepConfig) PCollection[Out] {
 	if config.lateTo != nil {
 		in.p.errorf(name, "LateTo is for steps that keep state by window; this one drops nothing")
 		return PCollection[Out]{p: in.p}
@@ -150,16 +179,13 @@ func parDo[In, Out any](name string, in PCollection[In], spec string, fns func()
 	return PCollection[Out]{p: in.p, node: n}
 }
 
-func configOf(opts []StepOption) (c stepConfig) {
-	for _, o := range opts {
-		o.applyStep(&c)
-	}
-	return c
-}
-
 // addWithOutputs adds the node of a step that runs user code and gives its caller the extra outputs: those
 // that it declares, then the late elements of a keyed step, then the inputs that failed.
 func addWithOutputs[In, Out any](name string, n *kernel.Node, p *Pipeline, info collection, config stepConfig, declared []kernel.DeclaredOutput) bool {
+	if config.twice != "" {
+		p.errorf(name, "%s is given twice: leave one out", config.twice)
+		return false
+	}
 	n.Ports = []kernel.Port{port[Out](p, "out")}
 	var set []func()
 	outs := []collection{info}
@@ -169,7 +195,11 @@ func addWithOutputs[In, Out any](name string, n *kernel.Node, p *Pipeline, info 
 		return len(n.Ports) - 1
 	}
 	taken := make([]bool, len(config.outputs))
-	for _, d := range declared {
+	for k, d := range declared {
+		if slices.ContainsFunc(declared[:k], func(o kernel.DeclaredOutput) bool { return o.Name == d.Name }) {
+			p.errorf(name, "its DoFn declares two outputs %q: give each a name of its own", d.Name)
+			return false
+		}
 		pt := kernel.Port{Name: d.Name, Type: d.Type.String()}
 		i := slices.IndexFunc(config.outputs, func(o outputTo) bool { return o.name == d.Name })
 		switch {

@@ -10,21 +10,26 @@ import (
 )
 
 // WindowOption refines WindowInto.
-type WindowOption interface{ applyWindow(*Windowing) }
+type WindowOption interface{ applyWindow(*windowConfig) }
 
-type windowOption func(*Windowing)
+type windowConfig struct {
+	Windowing
+	trigger trigger.Trigger
+}
 
-func (f windowOption) applyWindow(w *Windowing) { f(w) }
+type windowOption func(*windowConfig)
+
+func (f windowOption) applyWindow(c *windowConfig) { f(c) }
 
 // Trigger says when panes fire. Default: trigger.AfterWatermark().
 func Trigger(t trigger.Trigger) WindowOption {
-	return windowOption(func(w *Windowing) { w.Trigger, _ = t.(trigger.Watermark) })
+	return windowOption(func(c *windowConfig) { c.trigger = t })
 }
 
 // AllowedLateness keeps windows open for late elements until the watermark is d past their end. Default 0:
 // what comes after the end is late; see LateTo.
 func AllowedLateness(d time.Duration) WindowOption {
-	return windowOption(func(w *Windowing) { w.AllowedLateness = d.Milliseconds() })
+	return windowOption(func(c *windowConfig) { c.AllowedLateness = d.Milliseconds() })
 }
 
 // Accumulation says what a pane contains if a window fires more than once.
@@ -35,7 +40,7 @@ const (
 	Accumulating                     // all elements of the window so far
 )
 
-func (a Accumulation) applyWindow(w *Windowing) { w.Accumulation = a }
+func (a Accumulation) applyWindow(c *windowConfig) { c.Accumulation = a }
 
 func (a Accumulation) String() string { return [...]string{"discarding", "accumulating"}[a&1] }
 
@@ -45,14 +50,16 @@ func WindowInto[T any](name string, in PCollection[T], fn window.Fn, opts ...Win
 	if !in.usable(name) {
 		return in
 	}
-	p, w := in.p, defaultWindowing
-	w.Fn = fn
+	p, config := in.p, windowConfig{defaultWindowing, defaultWindowing.Trigger}
+	config.Fn = fn
 	for _, o := range opts {
-		o.applyWindow(&w)
+		o.applyWindow(&config)
 	}
+	w := config.Windowing
 	err := window.Validate(fn)
 	if err == nil {
-		err = trigger.Validate(w.Trigger)
+		err = trigger.Validate(config.trigger)
+		w.Trigger, _ = config.trigger.(trigger.Watermark)
 	}
 	if err == nil && w.AllowedLateness < 0 {
 		err = fmt.Errorf("allowed lateness %v: must not be negative", time.Duration(w.AllowedLateness)*time.Millisecond)

@@ -215,6 +215,10 @@ func (t *Table[K, A]) insert(s *segment[K, A], k K) (*entry[K, A], error) {
 		if t.keyBuf, err = t.key.Append(t.keyBuf[:0], k); err != nil {
 			return nil, fmt.Errorf("encode key %v: %w", Brief(k), err)
 		}
+		// Equal keys may differ (-0 and 0): what comes out must not depend on which came first.
+		if e.key, _, err = t.key.Decode(t.keyBuf); err != nil {
+			return nil, fmt.Errorf("decode key %v: %w", Brief(k), err)
+		}
 		s.encoded[string(t.keyBuf)] = e
 		e.size += int32(len(t.keyBuf))
 	}

@@ -1,0 +1,275 @@
+package sdk_test
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/millstream/millstream/io/memio"
+	"github.com/millstream/millstream/sdk"
+	"github.com/millstream/millstream/sdk/connector"
+	"github.com/millstream/millstream/sdk/trigger"
+	"github.com/millstream/millstream/sdk/watermark"
+	"github.com/millstream/millstream/sdk/window"
+	"github.com/millstream/millstream/transforms/stats"
+)
+
+type (
+	pairs = sdk.PCollection[sdk.KV[string, int64]]
+
+	// secret has no encoding.
+	secret struct{ C chan int }
+
+	// secretSum keeps one.
+	secretSum struct{}
+)
+
+func (secretSum) CreateAccumulator() secret            { return secret{} }
+func (secretSum) AddInput(a secret, _ int64) secret    { return a }
+func (secretSum) MergeAccumulators(a, _ secret) secret { return a }
+func (secretSum) ExtractOutput(secret) int64           { return 0 }
+
+func numbers(p *sdk.Pipeline, vs ...int64) sdk.PCollection[int64] {
+	return sdk.Create("numbers", p, vs...)
+}
+
+// timed are numbers that are their own timestamps, in ms.
+func timed(p *sdk.Pipeline, vs ...int64) sdk.PCollection[int64] {
+	return sdk.Read("numbers", p, memio.Source(vs), sdk.EventTime(time.UnixMilli, watermark.Bounded(0)))
+}
+
+func byParity(name string, in sdk.PCollection[int64]) pairs {
+	return sdk.KeyBy(name, in, func(v int64) string { return []string{"even", "odd"}[v&1] })
+}
+
+// endless is a source without an end.
+type endless struct{ *memio.SliceSource[int64] }
+
+func (endless) Unbounded() bool { return true }
+
+var _ connector.Unbounded = endless{}
+
+type twoOutputs struct{ more *sdk.Emitter[string] }
+
+func (d *twoOutputs) Declare(dc *sdk.Decl) { d.more = sdk.NewOutput[string](dc, "more") }
+func (d *twoOutputs) ProcessElement(_ *sdk.ProcessContext, v int64, emit *sdk.Emitter[int64]) error {
+	d.more.Emit(fmt.Sprint(v))
+	emit.Emit(v)
+	return nil
+}
+
+type sameNames struct{ twoOutputs }
+
+func (d *sameNames) Declare(dc *sdk.Decl) {
+	sdk.NewOutput[string](dc, "more")
+	sdk.NewOutput[int64](dc, "more")
+}
+
+type oldSetup struct{ twoOutputs }
+
+func (*oldSetup) Setup(context.Context) error { return nil }
+
+type valueFn struct{ n int }
+
+func (valueFn) ProcessElement(_ *sdk.ProcessContext, v int64, emit *sdk.Emitter[int64]) error {
+	return nil
+}
+func (f *valueFn) Teardown() error { f.n++; return nil }
+
+type keyedFn struct{}
+
+func (keyedFn) Declare(*sdk.KeyedDecl) {}
+func (keyedFn) ProcessElement(_ *sdk.ProcessContext, _ string, v int64, emit *sdk.Emitter[int64]) error {
+	return nil
+}
+
+func TestMistakesNameStepLineAndRemedy(t *testing.T) {
+	fixed := window.Fixed(10 * time.Millisecond)
+	for _, c := range []struct {
+		name  string
+		build func(p *sdk.Pipeline)
+		step  string
+		says  []string
+	}{
+		{"name taken", func(p *sdk.Pipeline) { numbers(p); numbers(p) }, "numbers",
+			[]string{"taken by the step at construct_test.go:", "rename it or put it into a Scope"}},
+		{"name with a slash", func(p *sdk.Pipeline) { sdk.Create("a/b", p, 1) }, "a/b", []string{"must not", "slash"}},
+		{"no name", func(p *sdk.Pipeline) { sdk.Create("", p, 1) }, "", []string{"must not be empty"}},
+		{"name of a scope", func(p *sdk.Pipeline) { p.Scope(" x", func() {}) }, " x", []string{"begin or end with a space"}},
+		{"in a scope", func(p *sdk.Pipeline) {
+			p.Scope("outer", func() { p.Scope("inner", func() { numbers(p); numbers(p) }) })
+		}, "outer/inner/numbers", []string{"taken"}},
+		{"no event time", func(p *sdk.Pipeline) { sdk.WindowInto("w", numbers(p, 1), fixed) }, "w",
+			[]string{"no event time", "give its source sdk.EventTime"}},
+		{"size of windows", func(p *sdk.Pipeline) { sdk.WindowInto("w", timed(p, 1), window.Fixed(0)) }, "w", []string{"at least 1ms"}},
+		{"no window function", func(p *sdk.Pipeline) { sdk.WindowInto("w", timed(p, 1), nil) }, "w", []string{"use window.Fixed or window.Global"}},
+		{"trigger without a count", func(p *sdk.Pipeline) {
+			sdk.WindowInto("w", timed(p, 1), fixed, sdk.Trigger(trigger.AfterWatermark().Late(trigger.AfterCount(0))))
+		}, "w", []string{"count of at least 1"}},
+		{"no trigger", func(p *sdk.Pipeline) { sdk.WindowInto("w", timed(p, 1), fixed, sdk.Trigger(nil)) }, "w", []string{"use trigger.AfterWatermark"}},
+		{"negative lateness", func(p *sdk.Pipeline) { sdk.WindowInto("w", timed(p, 1), fixed, sdk.AllowedLateness(-time.Second)) }, "w",
+			[]string{"allowed lateness -1s: must not be negative"}},
+		{"flatten of unlike windowings (Beam 22903)", func(p *sdk.Pipeline) {
+			in := timed(p, 1)
+			sdk.Flatten("both", sdk.WindowInto("a", in, fixed), sdk.WindowInto("b", in, fixed, sdk.Accumulating))
+		}, "both", []string{"input 2 has the windowing", "window all inputs alike with WindowInto"}},
+		{"flatten of two pipelines", func(p *sdk.Pipeline) {
+			sdk.Flatten("both", numbers(p, 1), numbers(sdk.NewPipeline("other"), 1))
+		}, "both", []string{"belongs to another pipeline"}},
+		{"co-group of unlike windowings", func(p *sdk.Pipeline) {
+			in := byParity("parity", timed(p, 1))
+			sdk.CoGroupByKey("join", in, sdk.WindowInto("w", in, fixed))
+		}, "join", []string{"windowed unlike", "window both with the same WindowInto"}},
+		{"co-group of two pipelines", func(p *sdk.Pipeline) {
+			sdk.CoGroupByKey("join", byParity("parity", numbers(p, 1)), byParity("parity", numbers(sdk.NewPipeline("other"), 1)))
+		}, "join", []string{"belongs to another pipeline"}},
+		{"accumulator without an encoding", func(p *sdk.Pipeline) {
+			sdk.CombinePerKey("sum", byParity("parity", numbers(p, 1)), secretSum{})
+		}, "sum", []string{"its accumulator is kept in checkpoints", "C", "chan int"}},
+		{"values without an encoding", func(p *sdk.Pipeline) {
+			in := sdk.Map("secret", numbers(p, 1), func(int64) sdk.KV[string, secret] { return sdk.KV[string, secret]{} })
+			sdk.GroupByKey("group", in)
+		}, "group", []string{"its accumulator is kept in checkpoints", "chan int"}},
+		{"key without an encoding", func(p *sdk.Pipeline) {
+			sdk.GroupByKey("group", sdk.KeyBy("key", numbers(p, 1), func(int64) any { return 1 }))
+		}, "group", []string{"its key", "interface"}},
+		{"reshuffle without an encoding", func(p *sdk.Pipeline) {
+			sdk.Reshuffle("spread", sdk.Map("secret", numbers(p, 1), func(int64) secret { return secret{} }))
+		}, "spread", []string{"its elements move to other subtasks", "chan int"}},
+		{"LateTo of another type", func(p *sdk.Pipeline) {
+			var late sdk.PCollection[int64]
+			sdk.CombinePerKey("sum", byParity("parity", numbers(p, 1)), stats.Sum[int64]{}, sdk.LateTo(&late))
+			sdk.Map("use", late, func(v int64) int64 { return v })
+		}, "sum", []string{"LateTo wants a PCollection of the elements of its input, *PCollection[coder.KV[string,int64]], not [int64]"}},
+		{"LateTo twice", func(p *sdk.Pipeline) {
+			var a, b pairs
+			sdk.CombinePerKey("sum", byParity("parity", numbers(p, 1)), stats.Sum[int64]{}, sdk.LateTo(&a), sdk.LateTo(&b))
+		}, "sum", []string{"more LateTo"}},
+		{"OutputTo of another type", func(p *sdk.Pipeline) {
+			var more sdk.PCollection[int64]
+			sdk.ParDo("two", numbers(p, 1), &twoOutputs{}, sdk.OutputTo("more", &more))
+			sdk.Map("use", more, func(v int64) int64 { return v })
+		}, "two", []string{`OutputTo("more") wants a *PCollection[string], not [int64]`}},
+		{"OutputTo of no output", func(p *sdk.Pipeline) {
+			var less sdk.PCollection[string]
+			sdk.ParDo("two", numbers(p, 1), &twoOutputs{}, sdk.OutputTo("less", &less))
+			sdk.Map("use", less, func(v string) string { return v })
+		}, "two", []string{`OutputTo("less")`, "declares no such output"}},
+		{"OutputTo twice", func(p *sdk.Pipeline) {
+			var a, b sdk.PCollection[string]
+			sdk.ParDo("two", numbers(p, 1), &twoOutputs{}, sdk.OutputTo("more", &a), sdk.OutputTo("more", &b))
+			sdk.Map("use", a, func(v string) string { return v })
+		}, "two", []string{`OutputTo("more") is given twice`}},
+		{"ErrorsTo twice", func(p *sdk.Pipeline) {
+			var a, b sdk.PCollection[sdk.Failed[int64]]
+			sdk.ParDo("two", numbers(p, 1), &twoOutputs{}, sdk.ErrorsTo(&a), sdk.ErrorsTo(&b))
+		}, "two", []string{"ErrorsTo is given twice"}},
+		{"LateTo of a step without windows", func(p *sdk.Pipeline) {
+			var late sdk.PCollection[int64]
+			sdk.ParDo("two", numbers(p, 1), &twoOutputs{}, sdk.LateTo(&late))
+			sdk.Map("use", late, func(v int64) int64 { return v })
+		}, "two", []string{"LateTo is for steps that keep state by window"}},
+		{"LateTo of another type at a keyed step", func(p *sdk.Pipeline) {
+			var late sdk.PCollection[int64]
+			sdk.ParDoPerKey("count", byParity("parity", numbers(p, 1)), keyedFn{}, sdk.LateTo(&late))
+			sdk.Map("use", late, func(v int64) int64 { return v })
+		}, "count", []string{"LateTo wants a *PCollection[coder.KV[string,int64]], not [int64]"}},
+		{"two outputs of one name", func(p *sdk.Pipeline) { sdk.ParDo("two", numbers(p, 1), &sameNames{}) }, "two",
+			[]string{`declares two outputs "more"`}},
+		{"ErrorsTo of another type", func(p *sdk.Pipeline) {
+			var failed sdk.PCollection[sdk.Failed[string]]
+			sdk.MapErr("try", numbers(p, 1), func(v int64) (int64, error) { return v, nil }, sdk.ErrorsTo(&failed))
+			sdk.Map("use", failed, func(v sdk.Failed[string]) string { return v.Err })
+		}, "try", []string{"ErrorsTo wants a *PCollection[kernel.Failed[int64]]"}},
+		{"outputs of a step with a mistake", func(p *sdk.Pipeline) {
+			var more sdk.PCollection[string]
+			var failed sdk.PCollection[sdk.Failed[int64]]
+			var late pairs
+			in := numbers(p, 1)
+			sdk.ParDo("numbers", in, &twoOutputs{}, sdk.OutputTo("more", &more), sdk.ErrorsTo(&failed))
+			sdk.CombinePerKey("numbers", byParity("parity", in), secretSum{}, sdk.LateTo(&late))
+			sdk.Map("a", more, func(v string) string { return v })
+			sdk.Map("b", failed, func(v sdk.Failed[int64]) string { return v.Err })
+			sdk.MapValues("c", late, func(v int64) int64 { return v })
+		}, "numbers", []string{"taken"}},
+		{"signature of Setup", func(p *sdk.Pipeline) { sdk.ParDo("two", numbers(p, 1), &oldSetup{}) }, "two",
+			[]string{"*sdk_test.oldSetup.Setup is a func(context.Context) error and would never be called", "make it a func(context.Context, connector.Subtask) error"}},
+		{"pointer receiver", func(p *sdk.Pipeline) { sdk.ParDo("v", numbers(p, 1), valueFn{}) }, "v",
+			[]string{"valueFn.Teardown has a pointer receiver and would never be called", "pass &sdk_test.valueFn{…}"}},
+		{"nil DoFn", func(p *sdk.Pipeline) { sdk.ParDo("two", numbers(p, 1), (*twoOutputs)(nil)) }, "two", []string{"nil *sdk_test.twoOutputs"}},
+		{"never fires", func(p *sdk.Pipeline) {
+			in := sdk.Read("endless", p, endless{memio.Source([]int64{1})})
+			sdk.CombineGlobally("sum", in, stats.Sum[int64]{})
+		}, "sum/combine", []string{"unbounded and in the global window, which never ends", "use WindowInto, or a trigger with Early"}},
+		{"EventTime of another type", func(p *sdk.Pipeline) {
+			sdk.Read("in", p, memio.Source([]int64{1}), sdk.EventTime(func(string) time.Time { return time.Time{} }, watermark.Monotonic()))
+		}, "in", []string{"EventTime wants a func(int64) time.Time, not a func(string) time.Time"}},
+		{"EventTime without a strategy", func(p *sdk.Pipeline) {
+			sdk.Read("in", p, memio.Source([]int64{1}), sdk.EventTime(time.UnixMilli, nil))
+		}, "in", []string{"use watermark.Bounded or watermark.Monotonic"}},
+		{"negative rate", func(p *sdk.Pipeline) { sdk.Read("in", p, memio.Source([]int64{1}), sdk.MaxRate(-1)) }, "in",
+			[]string{"MaxRate(-1): must not be negative"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := sdk.NewPipeline("p")
+			c.build(p)
+			err := p.Err()
+			if err == nil {
+				t.Fatal("no error")
+			}
+			for _, want := range append(c.says, fmt.Sprintf("step %q (", c.step)) {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("error lacks %q: %v", want, err)
+				}
+			}
+			if n := len(strings.Split(err.Error(), "\n")); n > 1 && !strings.HasPrefix(c.name, "outputs of a step") {
+				t.Errorf("%d mistakes reported instead of one:\n%v", n, err)
+			}
+			if !regexp.MustCompile(`\(construct_test\.go:\d+\)`).MatchString(err.Error()) {
+				t.Errorf("error names no line of the program: %v", err)
+			}
+		})
+	}
+}
+
+func TestMistakeNamesTheLineThatCalls(t *testing.T) {
+	p := sdk.NewPipeline("p")
+	in := numbers(p, 1)
+	_, _, line, _ := runtime.Caller(0)
+	stats.Count("numbers", sdk.WindowInto("numbers", in, window.Global()))
+	if want := fmt.Sprintf("(construct_test.go:%d)", line+1); p.Err() == nil || !strings.Contains(p.Err().Error(), want) {
+		t.Errorf("error lacks %q: %v", want, p.Err())
+	}
+}
+
+func TestMistakesAreReportedTogetherAndOnce(t *testing.T) {
+	p := sdk.NewPipeline("p")
+	bad := sdk.WindowInto("first", numbers(p, 1), window.Fixed(time.Second))
+	sdk.Map("follows", bad, func(v int64) int64 { return v })
+	sdk.CombineGlobally("follows too", bad, stats.Sum[int64]{})
+	sdk.Flatten("and this", bad, bad)
+	sdk.Write("and that", bad, &memio.Collector[int64]{})
+	sdk.Create("second/", p, 1)
+	if n := len(strings.Split(p.Err().Error(), "\n")); n != 2 {
+		t.Errorf("%d mistakes, want 2:\n%v", n, p.Err())
+	}
+}
+
+func TestZeroPCollectionNamesTheStep(t *testing.T) {
+	defer func() {
+		if r := fmt.Sprint(recover()); !strings.Contains(r, `step "m": its input is the zero PCollection[string]: pass what a step returned`) {
+			t.Errorf("panic: %s", r)
+		}
+	}()
+	sdk.Map("m", sdk.PCollection[string]{}, func(v string) string { return v })
+}
+
+func TestEmptyPipelineIsRefused(t *testing.T) {
+	if _, err := sdk.NewPipeline("p").Graph(); err == nil || err.Error() != "the pipeline has no steps" {
+		t.Errorf("error %v", err)
+	}
+}
