@@ -49,31 +49,30 @@ func Main(name string, build func(*sdk.Pipeline) error, opts ...Option) {
 	for _, o := range opts {
 		o(&l)
 	}
-	os.Exit(run(name, build, l, os.Args[1:], os.Stdout, os.Stderr))
+	os.Exit(run(name, build, l, flag.CommandLine, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-func run(name string, build func(*sdk.Pipeline) error, l linked, args []string, stdout, stderr io.Writer) int {
-	fs := flag.CommandLine
+func run(name string, build func(*sdk.Pipeline) error, l linked, fs *flag.FlagSet, args []string, stdout, stderr io.Writer) int {
 	c := NewConfig()
 	c.RegisterFlags(fs)
 	showVersion := fs.Bool("version", false, "print what this program was built from, and exit")
 	printConfig := fs.Bool("print-config", false, "print every setting with its value, and exit")
 	fs.Init(name, flag.ContinueOnError)
-	fs.SetOutput(stderr)
-	fs.Usage = func() { usage(stderr, name, fs) }
-	if err := applyEnv(fs); err != nil {
-		fmt.Fprintf(stderr, "%s: %v\n", name, err)
-		return exitUsage
-	}
-	if err := fs.Parse(args); err != nil {
-		if errors.Is(err, flag.ErrHelp) {
-			return exitOK
-		}
-		return exitUsage
-	}
+	fs.SetOutput(io.Discard) // errors are ours to print
+	fs.Usage = func() {}
 	fail := func(code int, err error) int {
 		fmt.Fprintf(stderr, "%s: %v\n", name, err)
 		return code
+	}
+	if err := applyEnv(fs); err != nil {
+		return fail(exitUsage, err)
+	}
+	switch err := fs.Parse(args); {
+	case errors.Is(err, flag.ErrHelp):
+		usage(stdout, name, fs)
+		return exitOK
+	case err != nil:
+		return fail(exitUsage, fmt.Errorf("%w; --help lists all flags", err))
 	}
 	switch {
 	case *showVersion:

@@ -101,6 +101,9 @@ func UseCoder[T any](p *Pipeline, c coder.Coder[T]) {
 	p.coders = append(p.coders, coder.WithCoder(c))
 }
 
+// CoderOf is the coder of T in p, for composites and connectors that keep values in bytes of their own.
+func CoderOf[T any](p *Pipeline) (coder.Coder[T], error) { return coder.Of[T](p.coders...) }
+
 // PCollection is a collection of T: a handle, cheap to copy. The zero PCollection belongs to no pipeline.
 type PCollection[T any] struct {
 	p    *Pipeline
@@ -136,7 +139,7 @@ func (p *Pipeline) checkName(name string) {
 	}
 }
 
-// callerOutside is the file:line that called into sdk, a transform or a connector.
+// callerOutside is the file:line that called into sdk, a transform, a connector or a test kit.
 func callerOutside() string {
 	var pcs [32]uintptr
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs[:])])
@@ -153,7 +156,7 @@ func callerOutside() string {
 
 func inHouse(function string) bool {
 	rest, ok := strings.CutPrefix(function, "github.com/millstream/millstream/")
-	return ok && (strings.HasPrefix(rest, "sdk.") || strings.HasPrefix(rest, "transforms/") || strings.HasPrefix(rest, "io/"))
+	return ok && (strings.HasPrefix(rest, "sdk.") || strings.HasPrefix(rest, "transforms/") || strings.HasPrefix(rest, "io/") || strings.HasPrefix(rest, "testing/"))
 }
 
 // add adds a node with its outputs' collections and returns false if its name is wrong.

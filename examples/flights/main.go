@@ -103,4 +103,7 @@ func build(p *sdk.Pipeline) error {
 	return nil
 }
 
-func main() { runners.Main("flights", build) }
+// linked is what files with build tags add: see rocksdb.go.
+var linked []runners.Option
+
+func main() { runners.Main("flights", build, linked...) }

@@ -32,6 +32,8 @@ type Options struct {
 	Checkpoints bool
 	// WatermarkInterval is the least time in ms between two watermarks of a source; 0: after every read.
 	WatermarkInterval eventtime.Time
+	// ReadBatch is the greatest number of records that a source reads at once; 0: kernel.BatchSize.
+	ReadBatch int
 	// AlignTimeout, in ms, turns an aligned checkpoint into an overtaking one; 0: never.
 	AlignTimeout eventtime.Time
 

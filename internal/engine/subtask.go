@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"sync/atomic"
 
 	"github.com/millstream/millstream/internal/eventtime"
 	"github.com/millstream/millstream/internal/failpoint"
@@ -48,6 +49,7 @@ type subtask struct {
 	polled     kernel.Polled
 	sourceDone bool
 	wakeAt     eventtime.Time // an idle source is asked again then
+	notified   atomic.Bool    // or when its reader has called for it
 	ended      bool           // End was sent; only checkpoints are left
 	stopping   bool
 	backends   []opBackend
@@ -253,6 +255,9 @@ func (s *subtask) poll() (bool, error) {
 		return false, nil
 	}
 	now := s.job.sched.Now()
+	if s.polled.Status == connector.Idle && now < s.wakeAt && !s.notified.Swap(false) {
+		return false, nil // woken for something else
+	}
 	wasIdle := s.polled.Inactive
 	s.chain.running = 0
 	p, err := s.source.Poll(now)
@@ -489,6 +494,9 @@ func (s *subtask) snapshot(checkpoint int64, overtaking bool) error {
 	for i := range s.chain.ops {
 		o := &s.chain.ops[i]
 		n := NodeSnapshot{Node: o.node.Name, Watermark: o.wm}
+		if i == 0 {
+			n.Watermark = s.chain.w // the root may not have been told yet, but what follows comes after it
+		}
 		if st, ok := o.op.(kernel.Stateful); ok {
 			s.chain.running = i
 			var err error
@@ -631,9 +639,9 @@ func (s *subtask) openContext(i int, r *SubtaskRestore) (*kernel.OpenContext, er
 	c := &kernel.OpenContext{
 		Context: s.job.ctx, Step: o.node.Name,
 		Subtask: subtaskOf(s),
-		Groups:  s.job.groups, CacheMax: s.job.cacheMax, Track: s.job.track,
+		Groups:  s.job.groups, CacheMax: s.job.cacheMax, Track: s.job.track, ReadBatch: s.job.opts.ReadBatch,
 		Metrics: o.metrics, Logger: s.job.logger.With("step", o.node.Name, "subtask", s.index),
-		Now: s.job.sched.Now, Wake: s.parker.Wake,
+		Now: s.job.sched.Now, Wake: func() { s.notified.Store(true); s.parker.Wake() },
 	}
 	o.wm = eventtime.Min
 	if r != nil {

@@ -76,9 +76,10 @@ func (d *KeyedDecl) fail(err error) {
 	}
 }
 
-// Set makes the timer fire at a time (to the millisecond), instead of any time set before. A handler sets
-// at the earliest the millisecond after its own time; a time after the window's expiry becomes the expiry;
-// what a handler sets at the expiry, or at the end of the job, is ignored.
+// Set makes the timer fire at a time (to the millisecond), instead of any time set before. A time before
+// both the watermark and the element's timestamp becomes the earlier of these; a handler sets at the
+// earliest the millisecond after its own time. A time after the window's expiry becomes the expiry. What a
+// handler arms at the expiry, or at the end of the global window, is ignored.
 func (t Timer) Set(at time.Time) {
 	h := t.running("Set")
 	switch {

@@ -342,6 +342,44 @@ func TestTimerSetBehindTheWatermarkFiresAfterItsBatch(t *testing.T) {
 	g.want("0 @1000000 a of k")
 	g.put("k", 1_000_001, 3, window.GlobalWindow)
 	g.want()
+	// An element that is not late makes nothing that is: its timer is at the watermark.
+	g.put("k", 7, 1_000_020, window.GlobalWindow)
+	g.want("0 @1000000 a of k")
+	// Nor is one that is late made later.
+	g.put("k", 7, 500, window.GlobalWindow)
+	g.want("0 @500 a of k")
+}
+
+// A timer may be set before the time of the element that sets it, such as the earliest of a buffer.
+func TestTimerBeforeItsElementFiresOnTime(t *testing.T) {
+	s := &stepOf{element: func(s *stepOf, c *ProcessContext, v int64) { s.a.Set(ms(eventtime.Time(v))) }}
+	g := newKeyedRig(t, s.fns()).start()
+	g.to(40)
+	g.put("k", 50, 50, window.GlobalWindow)
+	g.put("k", 50, 100, window.GlobalWindow)
+	g.to(49)
+	g.want()
+	g.to(60)
+	g.want("0 @50 a of k")
+}
+
+// A batch fires so many timers and no more: the rest follows the next batch, or watermark.
+func TestFiringAfterABatchIsBounded(t *testing.T) {
+	s := &stepOf{
+		element: func(s *stepOf, c *ProcessContext, v int64) { s.a.Set(ms(eventtime.Time(v))) },
+		timer:   func(s *stepOf, name string, c *ProcessContext) { s.a.Set(c.Timestamp()) },
+	}
+	g := newKeyedRig(t, s.fns()).start()
+	g.to(3 * BatchSize)
+	g.put("k", 1, 1, window.GlobalWindow)
+	first := len(g.lines)
+	g.put("other", 9*BatchSize, 3, window.GlobalWindow)
+	second := len(g.lines)
+	g.to(3 * BatchSize)
+	if first == 0 || first > BatchSize || second <= first || second > 2*BatchSize || len(g.lines) != 3*BatchSize {
+		t.Errorf("%d timers fired after the first batch, %d after the second, and %d in the end; want at most %d, twice that, and %d",
+			first, second, len(g.lines), BatchSize, 3*BatchSize)
+	}
 }
 
 // A time after the window's life becomes its end, so that what was buffered is still flushed.

@@ -175,9 +175,9 @@ type naiveStep struct {
 	out      map[naiveKey][]string
 	late     int
 
-	k      naiveKey // of the call
-	firing eventtime.Time
-	kind   byte // 'P', 'T' or 'X'
+	k      naiveKey       // of the call
+	firing eventtime.Time // time of the element or timer
+	kind   byte           // 'P', 'T' or 'X'
 }
 
 func (n *naiveStep) clone() *naiveStep {
@@ -220,6 +220,8 @@ func (n *naiveStep) setTimer(i int, at eventtime.Time) {
 			return
 		}
 		at = max(at, n.firing+1)
+	} else {
+		at = max(at, min(n.firing, n.w))
 	}
 	s.timers[i] = min(at, last)
 }
@@ -619,17 +621,28 @@ func (w *keyedWalk[K]) check() error {
 			return fmt.Errorf("the %s has %d bytes, its limit is %d", name, used[0], used[1])
 		}
 	}
+	used := int64(0)
+	for _, s := range o.state.segments {
+		for i := range s.n {
+			if e := s.at(i); e.flags&flagDead == 0 {
+				used += int64(o.state.entryBytes() + o.schema.size(&e.acc))
+			}
+		}
+	}
+	if used != o.state.used {
+		return fmt.Errorf("the states take %d bytes, %d are counted", used, o.state.used)
+	}
 	return w.checkIndex()
 }
 
 // checkIndex checks the invariants of docs/design/timers.md. No firing is unfinished.
 func (w *keyedWalk[K]) checkIndex() error {
 	o := w.op
-	states, err := dump(o.state, w.coder)
+	states, err := dump(o.state, w.coder, 0)
 	if err != nil {
 		return err
 	}
-	wakes, err := dump(o.wakes.table, tableKey[wakeKey[K]](wakeKeys[K]{w.coder}))
+	wakes, err := dump(o.wakes.table, wakeKeys[K]{w.coder}, 16)
 	if err != nil {
 		return err
 	}
@@ -703,15 +716,16 @@ type dumped struct {
 	key string
 }
 
-// dump is all that a table holds, resident and spilled.
-func dump[K comparable, A any](t *Table[K, A], key tableKey[K]) (map[dumped]A, error) {
+// dump is all that a table holds, resident and spilled. The last bytes of its keys, tail in number, have no
+// part in their key groups.
+func dump[K comparable, A any](t *Table[K, A], key tableKey[K], tail int) (map[dumped]A, error) {
 	if err := t.writeBack(); err != nil {
 		return nil, err
 	}
 	out := map[dumped]A{}
 	err := t.backend.Scan(statebackend.WindowedTable(t.id), func(k, v []byte) (bool, error) {
 		p, ok := statebackend.ParseWindowKey(k)
-		if !ok || p.Group != statebackend.KeyGroupFor(p.Key[:len(p.Key)-t.tail], int(t.groups)) {
+		if !ok || p.Group != statebackend.KeyGroupFor(p.Key[:len(p.Key)-tail], testGroups) {
 			return false, fmt.Errorf("key %x is malformed", k)
 		}
 		_, acc, err := t.decodeValue(v)

@@ -129,6 +129,8 @@ func (o *keyedParDo[K, V, Out]) setTimer(i int, at eventtime.Time) {
 		at = max(at, c.at+1)
 	case callExpiry:
 		return
+	default:
+		at = max(at, min(o.c.at.time, o.w)) // what fires is no later than the element
 	}
 	at = min(max(at, firstTimer), last)
 	if !o.writable() {

@@ -97,8 +97,10 @@ type OpenContext struct {
 	Groups   int                  // number of key groups of the job
 	CacheMax int64                // bytes that the operator's table may keep resident
 	Track    bool                 // checkpoints will be taken: changes must be remembered
-	Metrics  *Metrics
-	Logger   *slog.Logger
-	Now      func() eventtime.Time // processing time
-	Wake     func()                // makes an idle source be polled; any goroutine may call it
+	// ReadBatch is the greatest number of records that a source reads at once; 0: BatchSize.
+	ReadBatch int
+	Metrics   *Metrics
+	Logger    *slog.Logger
+	Now       func() eventtime.Time // processing time
+	Wake      func()                // makes an idle source be polled; any goroutine may call it
 }

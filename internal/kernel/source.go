@@ -23,7 +23,6 @@ type SourceSpec[T, S any] struct {
 	At       func(T) time.Time  // event time; nil: every element is at the beginning of time
 	Strategy watermark.Strategy // with At
 	MaxRate  float64            // records a second of the whole step; 0: no limit
-	Batch    int                // records a read; 0: BatchSize
 }
 
 // EncodeSplits lists the splits of the source, encoded.
@@ -64,16 +63,18 @@ type split[S any] struct {
 
 type sourceOp[T, S any] struct {
 	SourceSpec[T, S]
-	splits   []*split[S]
-	byID     map[string]*split[S]
-	reader   connector.Reader[T, S]
-	out      Output
-	buf      Rows[T]
-	pointers bool // T holds some
-	ctx      context.Context
-	bounded  bool
-	disorder int64
-	idle     eventtime.Time // ms after which a silent split is idle; 0: never
+	splits    []*split[S]
+	byID      map[string]*split[S]
+	silencers []*split[S] // whose generators say whether they are silent
+	reader    connector.Reader[T, S]
+	out       Output
+	buf       Rows[T]
+	pointers  bool // T holds some
+	batch     int  // records a read
+	ctx       context.Context
+	bounded   bool
+	disorder  int64
+	idle      eventtime.Time // ms after which a silent split is idle; 0: never
 
 	rate    float64 // of this subtask, records a ms
 	allowed float64 // records that may be read now
@@ -91,9 +92,6 @@ func NewSource[T, S any](spec SourceSpec[T, S]) Operator {
 	}
 	if i, ok := spec.Strategy.(watermark.Idler); ok {
 		o.idle = eventtime.Time(i.IdleAfter().Milliseconds())
-	}
-	if o.Batch == 0 {
-		o.Batch = BatchSize
 	}
 	return o
 }
@@ -118,6 +116,9 @@ func (o *sourceOp[T, S]) add(sp *split[S]) {
 	sp.id = o.Source.SplitID(sp.at)
 	if o.Strategy != nil && !o.bounded {
 		sp.gen = o.Strategy.New()
+		if _, ok := sp.gen.(watermark.Silencer); ok {
+			o.silencers = append(o.silencers, sp)
+		}
 	}
 	if b, ok := o.Source.(connector.Bounder[S]); ok && !sp.started && o.At != nil {
 		sp.watermark = max(sp.watermark, eventtime.FromTime(b.LowerBound(sp.at)))
@@ -136,6 +137,9 @@ func (o *sourceOp[T, S]) Open(c *OpenContext) error {
 		if err := o.restore(c.Restore.Blob); err != nil {
 			return fmt.Errorf("restore checkpoint %d: %w", c.Restore.Checkpoint, err)
 		}
+	}
+	if o.batch = c.ReadBatch; o.batch == 0 {
+		o.batch = BatchSize
 	}
 	o.rate = o.MaxRate / 1000 / float64(c.Subtask.Parallelism)
 	var err error
@@ -174,7 +178,7 @@ func (o *sourceOp[T, S]) Poll(now eventtime.Time) (Polled, error) {
 	if o.ended {
 		return Polled{Status: connector.End, Watermark: eventtime.Max}, nil
 	}
-	n := o.Batch
+	n := o.batch
 	if o.rate > 0 {
 		if n = o.allow(now, n); n == 0 {
 			return o.polled(connector.Idle, 0), nil
@@ -191,6 +195,9 @@ func (o *sourceOp[T, S]) Poll(now eventtime.Time) (Polled, error) {
 		if err := o.took(b, now); err != nil {
 			return Polled{}, err
 		}
+	}
+	for _, sp := range o.silencers {
+		sp.idle = sp.gen.(watermark.Silencer).Silent()
 	}
 	if o.idle > 0 {
 		o.watchIdle(now, b.Status == connector.Idle)

@@ -372,6 +372,10 @@ func (w *tableWalk[K]) visit(s *segment[K, string], e *entry[K, string]) error {
 		return fmt.Errorf("visited key %d with %+v, want %+v (present: %v)", i, got, want, ok)
 	}
 	if w.remove {
+		delete(w.model[s.win], i)
+		if w.r.IntN(2) == 0 {
+			return nil // as if there were nothing to fire
+		}
 		if p := w.t.pending; p != nil { // as the operator does before it fires
 			if err := p.save(s, e); err != nil {
 				return err
@@ -379,7 +383,6 @@ func (w *tableWalk[K]) visit(s *segment[K, string], e *entry[K, string]) error {
 		}
 		e.panes++
 		e.acc = "fired"
-		delete(w.model[s.win], i)
 		return nil
 	}
 	if w.visited[i] {
@@ -675,3 +678,79 @@ func TestFiringLeavesNoMoreResidentThanAllowed(t *testing.T) {
 type nowhere struct{}
 
 func (nowhere) Emit(Batch) error { return nil }
+
+// After a change of parallelism the entries of a window lie in one backend with those of other key groups'
+// deltas: a range delete must not reach into them.
+func TestRangeDeleteOfAWindowSparesOtherSubtasks(t *testing.T) {
+	key, err := coder.KeyOf[int64]()
+	if err != nil {
+		t.Fatal(err)
+	}
+	acc, err := coder.Of[string]()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := statebackend.AllKeyGroups(testGroups)
+	win := window.New(0, 10)
+	var deltas [][]byte
+	for sub := range 2 {
+		b, err := memory.Driver{}.Open(context.Background(), statebackend.Config{KeyGroups: all})
+		if err != nil {
+			t.Fatal(err)
+		}
+		table := newTable(tableConfig[int64, string]{key, acc, nil}, &OpenContext{
+			Subtask: connector.Subtask{Index: sub, Parallelism: 2}, Groups: testGroups, Backend: b, Track: true,
+		})
+		s, _ := table.segment(win)
+		for k := range int64(40) {
+			h, err := key.Hash(k)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if statebackend.SubtaskOf(statebackend.KeyGroup(h%testGroups), 2, testGroups) != sub {
+				continue
+			}
+			e, err := table.insert(s, k)
+			if err == nil {
+				err = table.touch(s, e)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := table.evict(); err != nil {
+			t.Fatal(err)
+		}
+		if sub == 0 { // its window is over, the other's is not
+			if _, err := table.snapshot(false); err != nil {
+				t.Fatal(err)
+			}
+			if err := table.dropSegment(s); err != nil {
+				t.Fatal(err)
+			}
+		}
+		p, err := table.snapshot(false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if done, err := p.Encode(1 << 30); !done || err != nil {
+			t.Fatal(done, err)
+		}
+		deltas = append(deltas, p.Delta())
+	}
+	both, err := (&tableWalk[int64]{}).restored(nil, [][]byte{deltas[1], deltas[0]})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	err = both.Scan(statebackend.WindowedTable(0), func(k, _ []byte) (bool, error) {
+		n++
+		if g, _ := statebackend.KeyGroupOf(k); statebackend.SubtaskOf(g, 2, testGroups) != 1 {
+			t.Errorf("an entry of group %d is left", g)
+		}
+		return true, nil
+	})
+	if err != nil || n == 0 {
+		t.Errorf("%d entries of the other subtask are left, %v", n, err)
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/millstream/millstream/sdk"
 	"github.com/millstream/millstream/sdk/connector"
 )
 
@@ -26,6 +27,9 @@ type Part[T any] struct {
 }
 
 var _ connector.Sink[int, Part[int]] = (*Collector[int])(nil)
+
+// Write collects what is committed of a collection in out.
+func Write[T any](name string, in sdk.PCollection[T], out *Collector[T]) { sdk.Write(name, in, out) }
 
 // Rows returns a copy of what has been committed: by checkpoint, and in each by subtask.
 func (c *Collector[T]) Rows() []T {

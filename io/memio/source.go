@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strconv"
 
+	"github.com/millstream/millstream/sdk"
 	"github.com/millstream/millstream/sdk/connector"
 )
 
@@ -25,23 +26,45 @@ type SliceSource[T any] struct {
 
 var _ connector.Source[int, Split] = (*SliceSource[int])(nil)
 
-// Option configures a Source.
-type Option func(*options)
+// Option is an option of this connector. It may stand among the sdk.ReadOptions of Read.
+type Option struct {
+	sdk.ReadOption
+	apply func(*options)
+}
 
 type options struct{ splits, batch int }
 
 // Splits cuts the slice into n splits of nearly equal size. It is 1 by default.
-func Splits(n int) Option { return func(o *options) { o.splits = n } }
+func Splits(n int) Option {
+	return Option{sdk.ConnectorOption("memio.Splits"), func(o *options) { o.splits = n }}
+}
 
-// Batch is the greatest number of records that one Read returns. It is 1 by default, so that a watermark
-// may follow every element.
-func Batch(n int) Option { return func(o *options) { o.batch = n } }
+// Batch is the greatest number of records that the source returns at a time. It is 1 by default, so that a
+// watermark may follow every element.
+func Batch(n int) Option {
+	return Option{sdk.ConnectorOption("memio.Batch"), func(o *options) { o.batch = n }}
+}
 
-// Source reads the records of a slice in order. It keeps the slice, whose records must not change any more.
+// Read reads the records of a slice in order. It keeps the slice, whose records must not change any more,
+// and which must be the same when a job is restored.
+func Read[T any](name string, p *sdk.Pipeline, rows []T, opts ...sdk.ReadOption) sdk.PCollection[T] {
+	var mine []Option
+	var rest []sdk.ReadOption
+	for _, o := range opts {
+		if m, ok := o.(Option); ok {
+			mine = append(mine, m)
+		} else {
+			rest = append(rest, o)
+		}
+	}
+	return sdk.Read(name, p, Source(rows, mine...), rest...)
+}
+
+// Source is the source of Read.
 func Source[T any](rows []T, opts ...Option) *SliceSource[T] {
 	o := options{splits: 1, batch: 1}
 	for _, opt := range opts {
-		opt(&o)
+		opt.apply(&o)
 	}
 	return &SliceSource[T]{rows, max(1, o.splits), max(1, o.batch)}
 }

@@ -85,7 +85,7 @@ func (c *columnOf[G]) close() error {
 }
 
 func (c *columnOf[G]) read(rows unsafe.Pointer, n int) error {
-	dst := strided[G]{unsafe.Add(rows, c.field.offset), c.size}
+	dst := strided[G]{p: unsafe.Add(rows, c.field.offset), step: c.size}
 	for n > 0 {
 		if c.at == c.rows {
 			if err := c.next(); err != nil {

@@ -21,19 +21,18 @@ type decoder[G any] interface {
 
 // strided is memory that holds a G every step bytes: one field of a slice of structs.
 type strided[G any] struct {
-	p    unsafe.Pointer
+	p    unsafe.Pointer // of the first; never moved on, for behind the last it would point to other memory
+	skip int            // Gs that come before element 0
 	step uintptr
 }
 
 func sliceOf[G any](s []G) strided[G] {
-	return strided[G]{unsafe.Pointer(unsafe.SliceData(s)), unsafe.Sizeof(*new(G))}
+	return strided[G]{unsafe.Pointer(unsafe.SliceData(s)), 0, unsafe.Sizeof(*new(G))}
 }
 
-func (s strided[G]) at(i int) *G { return (*G)(unsafe.Add(s.p, uintptr(i)*s.step)) }
+func (s strided[G]) at(i int) *G { return (*G)(unsafe.Add(s.p, uintptr(s.skip+i)*s.step)) }
 
-func (s strided[G]) from(i int) strided[G] {
-	return strided[G]{unsafe.Add(s.p, uintptr(i)*s.step), s.step}
-}
+func (s strided[G]) from(i int) strided[G] { return strided[G]{s.p, s.skip + i, s.step} }
 
 // fixed decodes values of one size by a conversion.
 type fixed[V, G any] struct {

@@ -50,7 +50,7 @@ func checkPages(f io.ReaderAt, size int64, m *format.ColumnMetaData, rows int64)
 				return fmt.Errorf("page at byte %d: the file is damaged: levels of %d bytes in a page of %d, %d nulls of %d values", at, levels, h.CompressedPageSize, h.DataPageHeaderV2.V.NumNulls, values)
 			}
 		case format.DictionaryPage:
-			if values = int64(h.DictionaryPageHeader.V.NumValues); values > int64(h.UncompressedPageSize) {
+			if values = int64(h.DictionaryPageHeader.V.NumValues); values > 8*int64(h.UncompressedPageSize) { // booleans are bits
 				return fmt.Errorf("page at byte %d: the file is damaged: a dictionary of %d values in %d bytes", at, values, h.UncompressedPageSize)
 			}
 		}

@@ -84,12 +84,19 @@ type recReader struct {
 	buf  []rec
 }
 
+// steady are the allocations between the first million records and the end of the reading.
+var steady struct{ from, to runtime.MemStats }
+
 func (r *recReader) Assign(s []int64) error { r.next = s[0]; return nil }
 func (r *recReader) Close() error           { return nil }
 func (r *recReader) Read(_ context.Context, limit int) (b connector.Batch[rec, int64], _ error) {
 	if r.next == benchRecords {
+		runtime.ReadMemStats(&steady.to)
 		b.Status = connector.End
 		return b, nil
+	}
+	if r.next>>20 == 1 && (r.next-int64(limit))>>20 == 0 {
+		runtime.ReadMemStats(&steady.from)
 	}
 	r.buf = r.buf[:0]
 	for ; len(r.buf) < limit && r.next < benchRecords; r.next++ {
@@ -169,6 +176,9 @@ func BenchmarkPath(b *testing.B) {
 		b.Run(order+"/hand", func(b *testing.B) { benchmark(b, func() int64 { return handLoop(disorder) }) })
 		b.Run(order+"/map", func(b *testing.B) {
 			benchmark(b, func() int64 { return engineLoop(b, disorder, false, direct.Options{}) })
+			records := float64(benchRecords - 1<<20)
+			b.ReportMetric(float64(steady.to.TotalAlloc-steady.from.TotalAlloc)/records, "B/rec")
+			b.ReportMetric(float64(steady.to.Mallocs-steady.from.Mallocs)/records, "allocs/rec")
 		})
 		b.Run(order+"/pardo", func(b *testing.B) {
 			benchmark(b, func() int64 { return engineLoop(b, disorder, true, direct.Options{}) })

@@ -38,6 +38,9 @@ type Options struct {
 	// CheckpointInterval is the time between two checkpoints, at which output is committed. Default: only
 	// at the end, or 1s if a source is unbounded.
 	CheckpointInterval time.Duration
+	// ReadBatch is the greatest number of records that a source reads at once; a watermark may follow them.
+	// Default 1024. With 1 it follows each record, which makes lateness independent of chance.
+	ReadBatch int
 	// WatermarkInterval is the least time between two watermarks of a source. Default: after every read.
 	WatermarkInterval time.Duration
 	// RestoreEvery takes a checkpoint after every so many records read, stops the job and restores it.
@@ -64,7 +67,7 @@ type Progress struct {
 	CheckpointAge time.Duration
 }
 
-// Result is what a run counted.
+// Result is what a run counted; the figures of steps since it was last restored.
 type Result struct {
 	Steps       []Step
 	Checkpoints int
@@ -76,8 +79,11 @@ type Step struct {
 	Name                               string
 	RecordsIn, RecordsOut, LateDropped int64
 	Counters                           map[string]int64
-	Distributions                      map[string]kernel.Summary
+	Distributions                      map[string]Summary
 }
+
+// Summary sums up a distribution.
+type Summary = kernel.Summary
 
 // Step returns the figures of the step of that full name, or zero ones.
 func (r *Result) Step(name string) Step {
@@ -238,6 +244,7 @@ func (r *runner) options(keeper *checkpoint.Keeper) engine.Options {
 		Scheduler: r.o.Scheduler, Parallelism: r.o.Parallelism, Groups: r.o.KeyGroups, CacheBytes: r.o.CacheBytes,
 		Checkpoints:       r.o.CheckpointInterval > 0 || r.o.RestoreEvery > 0,
 		WatermarkInterval: eventtime.Time(r.o.WatermarkInterval.Milliseconds()),
+		ReadBatch:         r.o.ReadBatch,
 		Logger:            r.o.Logger, Check: !r.o.NoChecks, RenewBase: keeper.RenewBase,
 		OpenBackend: func(ctx context.Context, n *kernel.Node, subtask, parallelism int) (statebackend.Backend, error) {
 			return r.last.Open(ctx, r.store, r.o.Backend, statebackend.Config{
@@ -400,7 +407,7 @@ func (r *runner) collect(job *engine.Job) {
 	job.EachMetrics(func(name string, _ int, m *kernel.Metrics) {
 		s := steps[name]
 		if s == nil {
-			s = &Step{Name: name, Counters: map[string]int64{}, Distributions: map[string]kernel.Summary{}}
+			s = &Step{Name: name, Counters: map[string]int64{}, Distributions: map[string]Summary{}}
 			steps[name] = s
 		}
 		s.RecordsIn += m.RecordsIn.Load()

@@ -88,7 +88,7 @@ func ExampleKeyOf() {
 	}
 	for _, lat := range []float64{0, math.Copysign(0, -1)} {
 		hash, err := key.Hash(Cell{lat, 13.5})
-		fmt.Println(lat, coder.KeyGroupOf(hash, 256), err)
+		fmt.Println(lat, hash%256, err)
 	}
 	fmt.Println("native:", key.Native)
 	// Output:

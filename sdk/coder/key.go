@@ -99,10 +99,3 @@ var hashBuffers = sync.Pool{New: func() any { return new([]byte) }}
 
 // HashKey is the hash by which keys are spread: XXH3 in 64 bits, with seed 0, of canonical bytes.
 func HashKey(canonical []byte) uint64 { return xxh3.Hash(canonical) }
-
-// KeyGroup is the unit in which keyed state is spread over subtasks and moved between them.
-type KeyGroup uint16
-
-// KeyGroupOf returns the key group of a key with this hash, in [0, groups). groups is in [1, 65536]
-// and the same for a job's whole life.
-func KeyGroupOf(hash uint64, groups int) KeyGroup { return KeyGroup(hash % uint64(groups)) }

@@ -19,6 +19,10 @@ type Generator interface {
 	Watermark() time.Time
 }
 
+// Silencer is an optional part of a Generator that knows by itself whether its split has fallen silent and
+// must not hold the watermark back. It is asked after each read, also one that brought nothing.
+type Silencer interface{ Silent() bool }
+
 // Idler is implemented by a Strategy whose splits may fall silent: see WithIdleness.
 type Idler interface{ IdleAfter() time.Duration }
 

@@ -21,7 +21,7 @@ func (t *tree) pages() (out []*file) {
 	return out
 }
 
-// prose yields the lines of a page outside of fenced code.
+// prose yields the lines of a page outside of code, fenced or indented.
 func (f *file) prose(yield func(line string, number int)) {
 	fence := ""
 	for i, line := range strings.Split(string(f.text), "\n") {
@@ -33,6 +33,7 @@ func (f *file) prose(yield func(line string, number int)) {
 			}
 		case strings.HasPrefix(mark, "```"), strings.HasPrefix(mark, "~~~"):
 			fence = mark[:3]
+		case strings.HasPrefix(line, "    "), strings.HasPrefix(line, "\t"):
 		default:
 			yield(line, i+1)
 		}

@@ -20,13 +20,15 @@ var dependencies = []dependency{
 	{"github.com/aws/aws-sdk-go-v2/config", "S3: where credentials, region and endpoint come from", []string{"statebackend/storage/s3store"}},
 	{"github.com/aws/aws-sdk-go-v2/service/s3", "S3: the requests", []string{"statebackend/storage/s3store"}},
 	{"github.com/aws/smithy-go", "S3: the codes of errors", []string{"statebackend/storage/s3store"}},
+	{"github.com/dustin/go-humanize", "sizes and counts in flags and reports, as people write them", []string{"runners"}},
 	{"github.com/google/go-cmp", "differences in tests that a reader understands", nil},
 	{"github.com/linxGnu/grocksdb", "a second RocksDB binding, that tests check ours against", nil},
-	{"github.com/parquet-go/parquet-go", "Parquet files", []string{"io/parquetio", "examples/flights/internal/sample"}},
+	{"github.com/parquet-go/parquet-go", "Parquet files", []string{"io/parquetio", "examples/flights/internal/..."}},
 	{"github.com/tidwall/btree", "the ordered, copy-on-write map of the memory backend", []string{"statebackend/memory"}},
 	{"github.com/zeebo/xxh3", "the hash that key groups are defined by", []string{"statebackend", "sdk/coder"}},
 	{"go.yaml.in/yaml/v3", "Beam's file of reference encodings is YAML", nil},
 	{"golang.org/x/sync", "goroutines that end with the first error (errgroup)", []string{"statebackend/rocksdb"}},
+	{"golang.org/x/term", "whether progress goes to somebody who watches", []string{"runners"}},
 	{"pgregory.net/rapid", "random Go types and values that shrink when they fail", nil},
 }
 

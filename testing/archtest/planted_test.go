@@ -21,7 +21,7 @@ func lawful() map[string]string {
 		"statebackend/rocksdb/doc.go":      "// Package rocksdb keeps state on disk.\npackage rocksdb\n",
 		"statebackend/rocksdb/cgo.go":      "//go:build rocksdb && linux\n\npackage rocksdb\n\nimport \"C\"\n",
 		"examples/01-hello/main.go":        "// Command 01-hello greets.\npackage main\n\nimport \"flag\"\n\nfunc main() { flag.Parse() }\n",
-		"docs/format/keys.md":              "# Keys\n\n```\n# not a title [nor](a-link)\n```\n\n## Key groups\n",
+		"docs/format/keys.md":              "# Keys\n\n```\n# not a title [nor](a-link)\n```\n\n    # nor [this](either)\n\n## Key groups\n",
 		"sdk/coder/testdata/broken.go":     "this is data",
 		"testing/servers/go.mod":           "module github.com/millstream/millstream/testing/servers\n",
 		"testing/servers/cmd/s3/server.go": "// Command s3 serves.\npackage main\n\nimport \"example.com/any\"\n",
@@ -34,7 +34,10 @@ func lawful() map[string]string {
 	}
 	for name := range skips {
 		file, function, _ := strings.Cut(name, ":")
-		files[file] += fmt.Sprintf("package p\n\nfunc %s(t *testing.T) { t.Skip() }\n", function)
+		if files[file] == "" {
+			files[file] = "package p\n"
+		}
+		files[file] += fmt.Sprintf("\nfunc %s(t *testing.T) { t.Skip() }\n", function)
 	}
 	return files
 }
@@ -185,6 +188,9 @@ func TestPlantedViolationsAreFound(t *testing.T) {
 			"package documentation: internal/eventtime/eventtime.go: package internal/eventtime is documented in 2 files instead of one"}},
 		{"documentation of something else", "sdk/window/window.go", "// This package …\npackage window\n", []string{
 			`package documentation: sdk/window/window.go:1: documentation does not begin with "Package window "`}},
+		{"program documented as a package", "examples/02-count/main.go", "// Package main counts.\npackage main\n", []string{
+			`package documentation: examples/02-count/main.go:1: documentation does not begin with "Command 02-count "`}},
+		{"program by its name", "examples/count/main.go", "// Count counts.\npackage main\n", nil},
 		{"no title", "docs/run.md", "Run\n", []string{"one title a page: docs/run.md: has 0 titles (# …) instead of one"}},
 		{"two titles", "docs/run.md", "# Run\n\n# Stop\n", []string{"one title a page: docs/run.md: has 2 titles (# …) instead of one"}},
 		{"broken link", "docs/run.md", "# Run\n\n[there](../there.md), [here](#run), [keys](format/keys.md), `[code](x)`, [web](https://example.com/x)\n", []string{

@@ -9,6 +9,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sort"
 	"testing"
 
@@ -106,7 +107,7 @@ func Check(c Case) ([][]string, error) {
 type way struct {
 	snapshotEvery int   // inputs, and slices of a firing; 0: never
 	renewEvery    int   // snapshots that renew the base; 0: none does
-	goOn          bool  // only every third snapshot is restored, others are encoded beside what follows
+	goOn          bool  // two snapshots of three are encoded beside what follows, and restored then
 	budget        int   // 0: everything at once
 	cache         int64 // bytes; 0: no limit
 }
@@ -122,76 +123,104 @@ type run struct {
 
 	op      kernel.Operator
 	backend statebackend.Backend
-	said    []string
 	w       eventtime.Time
 	since   int // inputs, and slices of firings, since the last snapshot
 	number  int64
 	pending *engine.SubtaskSnapshot // being encoded
+	place   place
 
-	restored bool // the watermark is to be repeated
+	barrier  place // of the pending snapshot
+	wentBack int   // input of the barrier that was last gone back to, plus 1
+	restored bool  // the watermark is to be repeated
+	patience int   // slices of a firing until it is disturbed next
+}
+
+// place is how far a run has come.
+type place struct {
+	input int
+	said  []string // at this input
 }
 
 const step = "step"
 
 // all runs the inputs.
-func (r *run) all() (out [][]string, err error) {
+func (r *run) all() ([][]string, error) {
 	if err := r.open(); err != nil {
 		return nil, err
 	}
-	for i, in := range r.Inputs {
-		if in.batch != nil {
-			err = r.op.Process(in.port, in.batch.Clone())
-			if f, ok := r.op.(kernel.Flusher); ok && err == nil {
-				err = f.Flush()
-			}
-		} else {
-			r.w = in.watermark
-			err = r.fire()
-		}
+	out := make([][]string, len(r.Inputs))
+	for r.place.input < len(r.Inputs) {
+		err := r.take(r.Inputs[r.place.input])
 		if err == nil {
 			err = r.disturb()
 		}
-		if err == nil && r.restored {
+		for err == nil && r.restored {
 			err = r.fire() // a host repeats the watermark
 		}
 		if err != nil {
-			return nil, fmt.Errorf("input %d: %w", i, err)
+			return nil, fmt.Errorf("input %d: %w", r.place.input, err)
 		}
-		sort.Strings(r.said)
-		out, r.said = append(out, r.said), nil
+		sort.Strings(r.place.said)
+		out[r.place.input] = r.place.said
+		r.place = place{input: r.place.input + 1}
 	}
 	return out, r.close()
 }
 
-// fire repeats the watermark until the operator is done with it. A firing is disturbed ever more seldom, for
-// a restored one looks again at what it has done.
+func (r *run) take(in Input) error {
+	r.patience = 1
+	if in.batch == nil {
+		r.w = in.watermark
+		return r.fire()
+	}
+	if err := r.op.Process(in.port, in.batch.Clone()); err != nil {
+		return err
+	}
+	if f, ok := r.op.(kernel.Flusher); ok {
+		return f.Flush()
+	}
+	return nil
+}
+
+// fire repeats the watermark until the operator is done with it, or was restored. A firing is disturbed ever
+// more seldom, for a restored one looks again at what it has done.
 func (r *run) fire() error {
-	r.restored = false
 	budget := r.budget
 	if budget == 0 {
 		budget = 1 << 30
 	}
-	for slice, next := 1, 1; ; slice++ {
+	r.restored = false
+	for slice := 1; !r.restored; slice++ {
 		done, err := r.op.Watermark(r.w, budget)
 		if err != nil || done {
 			return err
 		}
-		if slice == next {
-			next *= 2
+		if slice == r.patience {
+			r.patience *= 2
 			if err := r.disturb(); err != nil {
 				return err
 			}
 		}
 	}
+	return nil
 }
 
-// disturb takes a snapshot when it is time, and restores it, or lets it be encoded beside what follows.
+// disturb takes a snapshot when it is time, and restores it, at once or when it has been encoded beside what
+// follows: what was said since is then forgotten, and said again.
 func (r *run) disturb() error {
 	if r.pending != nil {
 		if done, err := r.encode(1); err != nil || !done {
 			return err
 		}
-		return r.persist()
+		if err := r.persist(); err != nil {
+			return err
+		}
+		if r.barrier.input < r.wentBack {
+			return nil // else there would be no end
+		}
+		r.wentBack = r.barrier.input + 1
+		r.place = r.barrier
+		return r.restore()
 	}
 	if r.since++; r.snapshotEvery == 0 || r.since < r.snapshotEvery {
 		return nil
@@ -206,6 +235,10 @@ func (r *run) disturb() error {
 	if err := r.persist(); err != nil {
 		return err
 	}
+	return r.restore()
+}
+
+func (r *run) restore() error {
 	if err := r.close(); err != nil {
 		return err
 	}
@@ -215,6 +248,7 @@ func (r *run) disturb() error {
 
 func (r *run) snapshot() error {
 	r.number++
+	r.barrier = place{r.place.input, slices.Clone(r.place.said)}
 	n := engine.NodeSnapshot{Node: step, Watermark: r.w}
 	if s, ok := r.op.(kernel.Stateful); ok {
 		var err error
@@ -308,7 +342,7 @@ func (o output) Emit(b kernel.Batch) error {
 		if o.port > 0 {
 			line = fmt.Sprintf("port %d: %s", o.port, line)
 		}
-		o.r.said = append(o.r.said, line)
+		o.r.place.said = append(o.r.place.said, line)
 	}
 	return nil
 }

@@ -1,0 +1,100 @@
+package runners
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/millstream/millstream/io/jsonlio"
+	"github.com/millstream/millstream/sdk"
+	"github.com/millstream/millstream/statebackend"
+	"github.com/millstream/millstream/statebackend/memory"
+)
+
+// program runs a small program with its flags, as Main would.
+func program(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	fs := flag.NewFlagSet("words", flag.ContinueOnError)
+	out := fs.String("output", filepath.Join(t.TempDir(), "out"), "`directory` to write")
+	build := func(p *sdk.Pipeline) error {
+		jsonlio.Write("write", sdk.Create("words", p, "to", "be", "or", "not"), *out)
+		return nil
+	}
+	var o, e bytes.Buffer
+	code = run("words", build, linked{backends: map[string]statebackend.Driver{"memory": memory.Driver{}}}, fs, args, &o, &e)
+	return code, o.String(), e.String()
+}
+
+func TestBadSettingsAreOneClearLine(t *testing.T) {
+	for _, c := range []struct{ args, want string }{
+		{"--bogus", "flag provided but not defined: -bogus; --help lists all flags"},
+		{"--runner=spark", "--runner=spark: must be one of direct, distributed"},
+		{"--parallelism=0", "--parallelism=0: must be at least 1"},
+		{"--state-cache=lots", `invalid value "lots" for flag -state-cache: "lots" is no size: write it like 64KiB or 256MiB`},
+		{"--checkpoint-interval=0s", "--checkpoint-interval=0s: must be above 0"},
+		{"extra", `unexpected argument "extra"`},
+		{"--role=worker", "--role=worker needs --coordinator=host:port"},
+	} {
+		code, _, stderr := program(t, c.args)
+		if code != exitUsage || !strings.Contains(stderr, c.want) || strings.Count(stderr, "\n") != 1 {
+			t.Errorf("%s: code %d, %q", c.args, code, stderr)
+		}
+	}
+	code, _, stderr := program(t, "--state-backend=rocksdb")
+	if code != exitFailed || !strings.Contains(stderr, "build with -tags rocksdb") {
+		t.Errorf("rocksdb that is not linked: code %d, %q", code, stderr)
+	}
+}
+
+func TestEnvironmentSetsRunnerFlagsAndArgumentsWin(t *testing.T) {
+	t.Setenv("MILLSTREAM_PARALLELISM", "7")
+	t.Setenv("MILLSTREAM_STATE_CACHE", "64KiB")
+	t.Setenv("MILLSTREAM_OUTPUT", "not ours")
+	_, out, _ := program(t, "--print-config", "--parallelism=3")
+	for _, want := range []string{"--parallelism=3\n", "--state-cache=64KiB\n"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q in %q", want, out)
+		}
+	}
+	if strings.Contains(out, "not ours") {
+		t.Error("a flag of the program was set from the environment")
+	}
+	t.Setenv("MILLSTREAM_WORKERS", "many")
+	if code, _, stderr := program(t); code != exitUsage || !strings.Contains(stderr, "MILLSTREAM_WORKERS") {
+		t.Errorf("code %d, %q", code, stderr)
+	}
+}
+
+func TestHelpHasTheProgramsFlagsFirst(t *testing.T) {
+	code, out, _ := program(t, "--help")
+	own, runner := strings.Index(out, "--output=directory"), strings.Index(out, "--runner=")
+	if code != exitOK || own < 0 || runner < own || !strings.Contains(out, "[MILLSTREAM_CHECKPOINT_DIR]") {
+		t.Errorf("code %d: %s", code, out)
+	}
+	// Every flag of a Config is in a group, else help would not show it.
+	fs := flag.NewFlagSet("", flag.ContinueOnError)
+	NewConfig().RegisterFlags(fs)
+	fs.VisitAll(func(f *flag.Flag) {
+		if !runnerFlag(f.Name) {
+			t.Errorf("--%s is in no group", f.Name)
+		}
+	})
+}
+
+func TestDirectRunReportsAndWrites(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "out")
+	code, _, stderr := program(t, "--output="+dir)
+	if code != exitOK || !strings.Contains(stderr, "words") || !strings.Contains(stderr, "done in") {
+		t.Fatalf("code %d: %s", code, stderr)
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "*.jsonl"))
+	if err != nil || len(files) != 1 {
+		t.Fatalf("%v, %v", files, err)
+	}
+	if data, err := os.ReadFile(files[0]); err != nil || string(data) != "\"to\"\n\"be\"\n\"or\"\n\"not\"\n" {
+		t.Errorf("%q, %v", data, err)
+	}
+}

@@ -1,0 +1,203 @@
+package mutants
+
+// Finders. A random test runs until it fails, so that its number of runs matters to survivors only.
+var (
+	randomJobs = finder{"./internal/engine", "TestRandomJobsAreExact", []string{"-engine.runs=3000"}}
+	lateJobs   = finder{"./internal/engine", "TestPanesAndLatenessAreExact", []string{"-engine.runs=4000"}}
+	faultyJobs = finder{"./internal/engine", "TestFailingStepEndsTheJob", []string{"-engine.runs=1000"}}
+	scripts    = finder{"./internal/engine", "TestAlignerScripts", nil}
+	inbox      = finder{"./internal/engine", "TestInbox|TestNewer|TestStatus|TestMark|TestNothing|TestQueued|TestSender|TestRoom|TestHeld|TestOnly|TestRestoredItems|TestStopped|TestMail", nil}
+	merger     = finder{"./internal/engine", "TestMerger|TestRestoredMerger", nil}
+	table      = finder{"./internal/kernel", "TestTable|TestRange", []string{"-kernel.runs=1000"}}
+	panes      = finder{"./internal/kernel", "TestAggregate", nil}
+)
+
+const (
+	subtaskGo    = "internal/engine/subtask.go"
+	chainGo      = "internal/engine/chain.go"
+	inboxGo      = "internal/engine/inbox.go"
+	alignerGo    = "internal/engine/aligner.go"
+	mergerGo     = "internal/engine/merger.go"
+	jobGo        = "internal/engine/job.go"
+	tableGo      = "internal/kernel/table.go"
+	snapshotGo   = "internal/kernel/tablesnapshot.go"
+	aggregateGo  = "internal/kernel/aggregate.go"
+	checkpointGo = "internal/checkpoint/checkpoint.go"
+)
+
+// mutants are the planted faults, by the invariants of docs/design/engine.md.
+var mutants = []mutant{
+	// 1. One park point.
+	{"parking after a flush that waited loses a wake-up", subtaskGo,
+		"if s.waited {\n\t\t\tcontinue", "if false {\n\t\t\tcontinue", randomJobs},
+	{"a sender that waits is not woken by room", inboxGo,
+		"if c.waiting != nil && c.batches < b.room {", "if false {", randomJobs},
+	{"a stopped job leaves waiting senders asleep", inboxGo,
+		"wake = append(wake, p)\n", "", inbox},
+	{"a failing step does not stop the others", jobGo,
+		"	for _, s := range j.subtasks {\n\t\ts.inbox.stop(errStopped)\n\t}\n", "", faultyJobs},
+	{"an operator is closed that was not opened", subtaskGo,
+		"for i := range s.chain.opened {", "for i := range s.chain.ops {", faultyJobs},
+	{"a panic in a close ends the closing", subtaskGo,
+		"errors.Join(err, s.guard(func() error { return s.chain.closeOp(i) }))", "errors.Join(err, s.chain.closeOp(i))", faultyJobs},
+
+	// 2. A batch is atomic.
+	{"a popped batch is recorded after it was processed", subtaskGo,
+		"if err := s.record(p.channel, p.Item); err != nil {\n\t\t\treturn err\n\t\t}", "defer s.record(p.channel, p.Item)", randomJobs},
+
+	// 3. A barrier comes after what was before it and before what was after it.
+	{"operators are not emptied before a barrier", subtaskGo,
+		"was := s.force\n\ts.force = was || overtaking\n\terr := s.chain.flush()", "was := s.force\n\ts.force = was || overtaking\n\tvar err error", randomJobs},
+	{"operators are not emptied before a watermark", chainGo,
+		"if err := c.flushOp(c.pos); err != nil {\n\t\t\treturn false, err\n\t\t}", "", randomJobs},
+	{"part-full batches follow the watermark", chainGo,
+		"if err := e.split.Flush(e.send); err != nil {\n\t\treturn err\n\t}\n\te.wm", "e.wm", randomJobs},
+
+	// 4. Markers need no credit.
+	{"markers need room", inboxGo,
+		"if it.kind == itemBatch && c.batches >= b.room && !force {", "if c.n >= b.room {", inbox},
+	{"a status replaces one across a mark", inboxGo,
+		"c.n > 0 && !(c.over.checkpoint != 0 && c.over.seq == c.popped+uint64(c.n)) {", "c.n > 0 {", inbox},
+	{"a status replaces what is not a status", inboxGo,
+		"if last := c.at(c.n - 1); last.kind == itemStatus {", "if last := c.at(c.n - 1); last.kind != itemBatch {", inbox},
+
+	// 5. Only an aligned barrier holds a channel.
+	{"an overtaking barrier leaves channels held", alignerGo,
+		"return append(acts, action{actRelease, 0, a.current}, action{actTakeOver, 0, a.current})", "return append(acts, action{actTakeOver, 0, a.current})", scripts},
+	{"a newer barrier leaves channels held", alignerGo,
+		"acts = append(acts, action{actRelease, 0, a.current}, action{actAbort, 0, a.current})", "acts = append(acts, action{actAbort, 0, a.current})", scripts},
+	{"a held channel is popped", inboxGo,
+		"if c.n == 0 || c.held ||", "if c.n == 0 ||", randomJobs},
+	{"a finished channel does not count as aligned", alignerGo,
+		"if !a.arrived[i] && !a.finished[i] {", "if !a.arrived[i] {", scripts},
+	{"a barrier is popped from an aligned channel only when it is the last", alignerGo,
+		"a.phase = phaseAligning\n\tif !a.all() {", "a.phase = phaseAligning\n\tif false {", scripts},
+
+	// 6. A channel has room for one batch of any size.
+	{"a channel has no room for one batch", inboxGo,
+		"c.batches >= b.room && !force", "c.batches+1 >= b.room && !force", inbox},
+	{"a sender waits although a barrier overtakes", subtaskGo,
+		"if urgent || s.overdue() {", "if urgent && false || s.overdue() {", inbox},
+	{"a sender waits although its aligned barrier is overdue", subtaskGo,
+		"if urgent || s.overdue() {", "if urgent {", inbox},
+
+	// 7. Overtaking.
+	{"a pop goes past a mark that waits", inboxGo,
+		"if b.overtaking {\n\t\tb.mu.Unlock()\n\t\treturn popped{}, false\n\t}\n", "", randomJobs},
+	{"a mark stands one item too late", inboxGo,
+		"c.over = mark{checkpoint, c.popped + uint64(c.n)}", "c.over = mark{checkpoint, c.popped + uint64(c.n) + 1}", inbox},
+	{"a queued barrier becomes a mark one item too late", inboxGo,
+		"c.over = mark{checkpoint, seq}", "c.over = mark{checkpoint, seq + 1}", inbox},
+	{"what is queued before a mark is not recorded", alignerGo,
+		"return a.completeIfAll(append(acts, action{actRecord, i, checkpoint}))", "return a.completeIfAll(acts)", randomJobs},
+	{"what is popped before a barrier is not recorded", subtaskGo,
+		"if s.aligner.Recording(p.channel) && p.kind != itemBarrier {", "if false {", randomJobs},
+	{"what is popped is recorded also behind its barrier", alignerGo,
+		"return a.phase == phaseRecording && !a.arrived[i] && !a.finished[i]", "return a.phase == phaseRecording && !a.finished[i]", randomJobs},
+	{"restored items go behind what was pushed", inboxGo,
+		"append(items, later...)", "append(later, items...)", inbox},
+	{"an aligned barrier does not end the recording of its channel", alignerGo,
+		"return a.completeIfAll(acts) // everything", "return acts // everything", scripts},
+
+	// 8. A watermark goes on only when everything that it fires is done.
+	{"a watermark is announced before its firing is done", subtaskGo,
+		"if !done {\n\t\t\t_, err := s.takeBarrier()", "if !done {\n\t\t\tif err := s.announce(); err != nil {\n\t\t\t\treturn false, err\n\t\t\t}\n\t\t\t_, err := s.takeBarrier()", randomJobs},
+	{"a firing is done after its first slice", chainGo,
+		"if in <= o.wm && !c.all && !c.firing {", "if in <= o.wm && !c.all {", randomJobs},
+	{"an unfinished firing is not gone on with after a restore", subtaskGo,
+		"s.chain.all = true\n", "", lateJobs},
+	{"elements are taken in the midst of a firing", subtaskGo,
+		"p, ok := s.inbox.pop(true)", "p, ok := s.inbox.pop(false)", lateJobs},
+	{"a firing forgets how far it came", tableGo,
+		"for ; !f.spilled; f.at++ {", "for f.at = 0; !f.spilled; f.at++ {", table},
+	{"an entry is fired again from the backend", tableGo,
+		"if e, err := t.find(s, k); e != nil || err != nil {\n\t\t\tif err != nil {", "if e, err := t.find(s, k); err != nil {\n\t\t\tif e != nil {", table},
+	{"an entry that is gone is fired again", tableGo,
+		"if e.flags&flagDead != 0 {\n\t\t\tcontinue\n\t\t}\n\t\t*budget--", "*budget--", table},
+	{"a snapshot in the midst of a firing brings fired entries back", tableGo,
+		"if err := t.tombstone(s, e); err != nil {\n\t\t\t\treturn err\n\t\t\t}\n\t\t\te.flags &^= flagStored", "e.flags &^= flagStored", table},
+	{"a snapshot in the midst of a firing brings fired entries of the backend back", tableGo,
+		"r.End = statebackend.After(nil, s.cursor.after)\n\t\tt.open.DeleteRange(r)", "r.End = statebackend.After(nil, s.cursor.after)", table},
+	{"a merged watermark goes back", mergerGo,
+		"m.merged = max(m.merged, least)", "m.merged = least", merger},
+	{"an input's watermark goes back", mergerGo,
+		"in.wm, in.idle = max(in.wm, w), idle", "in.wm, in.idle = w, idle", merger},
+	{"an idle input does not hold the end of time", mergerGo,
+		"if least == eventtime.Max && more {\n\t\treturn\n\t}\n", "", merger},
+	{"an idle input holds the others", mergerGo,
+		"more = more || in.wm < eventtime.Max\n\t\t\tcontinue", "more = more || in.wm < eventtime.Max", merger},
+	{"a restored input that has not spoken is idle", mergerGo,
+		"m.in[i] = inputMark{wm: s.Inputs[i]}", "m.in[i] = inputMark{wm: s.Inputs[i], idle: s.Inputs[i] == eventtime.Min}", merger},
+
+	// 9. Epochs.
+	{"an entry is changed before the pending snapshot has it", tableGo,
+		"if t.pending != nil {\n\t\tif err := t.pending.save(s, e); err != nil {\n\t\t\treturn err\n\t\t}\n\t}\n\te.epoch = t.epoch\n\te.flags", "e.epoch = t.epoch\n\te.flags", table},
+	{"an entry is evicted before the pending snapshot has it", tableGo,
+		"if t.pending != nil {\n\t\tif err := t.pending.save(s, e); err != nil {\n\t\t\treturn err\n\t\t}\n\t}\n\tchanged :=", "changed :=", table},
+	{"an entry is removed before the pending snapshot has it", tableGo,
+		"if t.pending != nil {\n\t\tif err := t.pending.save(s, e); err != nil {\n\t\t\treturn err\n\t\t}\n\t}\n\tif e.flags&flagStored != 0 {", "if e.flags&flagStored != 0 {", table},
+	{"an entry is gone before the pending snapshot has it", tableGo,
+		"if t.pending != nil {\n\t\tif err := t.pending.save(s, e); err != nil {\n\t\t\treturn err\n\t\t}\n\t}\n\tt.drop(s, e)\n\te.epoch = 0", "t.drop(s, e)\n\te.epoch = 0", table},
+	{"an entry is fired before the pending snapshot has it", aggregateGo,
+		"if p := o.table.pending; p != nil {", "if p := o.table.pending; false {", panes},
+	{"a window is dropped before the pending snapshot has it", tableGo,
+		"if err := t.pending.saveSegment(s); err != nil {\n\t\t\treturn err\n\t\t}\n", "", table},
+	{"a companion lacks what the backend does not hold", snapshotGo,
+		"unheld := p.base != nil && e.flags&flagClean == 0", "unheld := false", table},
+	{"a companion lacks what changed before the epoch", snapshotGo,
+		"p.all = append([]*segment[K, A](nil), t.clock...)", "", table},
+	{"a delta lacks what is resident and changed", snapshotGo,
+		"if changed {\n\t\tp.delta.Put(k, v)", "if false {\n\t\tp.delta.Put(k, v)", table},
+	{"a base is taken before the backend holds what was evicted", snapshotGo,
+		"if err := t.writeBack(); err != nil {\n\t\t\treturn nil, err\n\t\t}\n", "", table},
+	{"a snapshot takes up an entry that came after it", tableGo,
+		", saved: t.epoch - 1}", "}", table},
+	{"a snapshot takes up a version that was evicted after it", tableGo,
+		", flags: flagClean | flagStored}", "}", table},
+
+	// 10. An eviction loses nothing.
+	{"an evicted change is not in the delta", tableGo,
+		"if changed {\n\t\t\tt.open.Put(k, v)\n\t\t}\n", "", table},
+	{"an evicted entry is not in the backend", tableGo,
+		"if e.flags&flagClean == 0 {\n\t\t\tt.writes.Put(k, v)\n\t\t}\n", "", table},
+	{"an evicted entry is not looked for", tableGo,
+		"if !s.spilled {\n\t\ts.spilled = true\n\t\tt.spilled++\n\t}\n", "", table},
+	{"an entry that was loaded is not written again after a change", tableGo,
+		"e.flags &^= flagClean\n", "", table},
+
+	// 11. A removal leaves a tombstone.
+	{"a removed entry comes back", tableGo,
+		"if e.flags&flagStored != 0 {\n\t\tif err := t.tombstone(s, e); err != nil {", "if false {\n\t\tif err := t.tombstone(s, e); err != nil {", table},
+	{"a dropped window comes back", tableGo,
+		"if t.track {\n\t\t\tt.open.DeleteRange(r)\n\t\t}\n", "", table},
+	{"a dropped window stays in the backend", tableGo,
+		"t.writes.DeleteRange(r)\n\t}\n\tif s.spilled {", "}\n\tif s.spilled {", table},
+	{"a dropped window takes along the keys of other subtasks", tableGo,
+		"edge(t.owned.End)}", "edge(statebackend.KeyGroup(t.groups))}", table},
+
+	// 12. At most one checkpoint is in progress at a subtask; checkpoints that are given up lose nothing.
+	{"a newer snapshot takes the place of one not handed over", subtaskGo,
+		"if s.pending != nil { // one at a time: the older is finished first\n\t\tif err := s.encode(1 << 30); err != nil {\n\t\t\treturn err\n\t\t}\n\t}\n", "", randomJobs},
+	{"an older barrier starts an alignment", alignerGo,
+		"if checkpoint < a.current || checkpoint == a.current && a.phase == phaseNone {", "if checkpoint == a.current && a.phase == phaseNone {", scripts},
+	{"the end of the last input forgets a triggered checkpoint", alignerGo,
+		"return a.triggerIfOpen(acts) // a newer", "return acts // a newer", scripts},
+	{"the changes of a snapshot that was given up are lost", subtaskGo,
+		"s.pending.Aborted, s.complete = true, true\n\t\t\t\terr = s.encode(1 << 30)", "s.pending = nil", randomJobs},
+	{"deltas of checkpoints that were given up are lost", checkpointGo,
+		"return &Keyed{Base: base, Deltas: slices.Clone(l.unconfirmed)}, nil", "return &Keyed{Base: base, Deltas: []Delta{d}}, nil", randomJobs},
+	{"output of checkpoints that were given up is lost", checkpointGo,
+		"l.prepared = append(l.prepared, Prepared{s.Checkpoint, n.Committables})", "l.prepared = []Prepared{{s.Checkpoint, n.Committables}}", randomJobs},
+
+	// Windows and panes.
+	{"lateness is a millisecond too long", aggregateGo,
+		"if o.w >= expiry(w, o.Lateness) {\n\t\treturn nil", "if o.w > expiry(w, o.Lateness) {\n\t\treturn nil", panes},
+	{"whether a key has fired on time is not stored", tableGo,
+		"if e.onTime {\n\t\tseen = 1\n\t}\n", "", panes},
+	{"whether anything came is not restored", aggregateGo,
+		"o.any = len(c.Restore.Blob) > 0 && c.Restore.Blob[0] == 1", "", panes},
+	{"an operator's watermark is not restored", subtaskGo,
+		"o.wm = n.Watermark\n", "", lateJobs},
+	{"a source's watermark is stored before it is told", subtaskGo,
+		"n.Watermark = s.chain.w // the root", "n.Watermark = o.wm // the root", lateJobs},
+}
