@@ -318,7 +318,8 @@ type lineage struct {
 	bases       []Base     // newer than the completed checkpoint
 	base        *Base      // of the completed checkpoint
 	baseBytes   int64
-	deltaBytes  int64 // stored since the base
+	deltas      int   // stored since the base
+	deltaBytes  int64
 }
 
 // NewKeeper returns a Keeper. from is the checkpoint that the job was restored from, or nil.
@@ -331,22 +332,29 @@ func NewKeeper(store Store, from *Checkpoint) *Keeper {
 		for _, n := range p.Nodes {
 			if n.Keyed != nil {
 				base, deltas := n.Keyed.Bytes()
-				k.state[nodeKey{n.Node, p.Subtask}] = &lineage{base: n.Keyed.Base, baseBytes: base, deltaBytes: deltas}
+				k.state[nodeKey{n.Node, p.Subtask}] = &lineage{
+					base: n.Keyed.Base, baseBytes: base, deltas: len(n.Keyed.Deltas), deltaBytes: deltas,
+				}
 			}
 		}
 	}
 	return k
 }
 
-// minRenew is the size of deltas below which a base is not worth its renewal.
-const minRenew = 1 << 20
+const (
+	// minRenew is the size of deltas below which a base is not worth its renewal.
+	minRenew = 1 << 20
+	// maxDeltas bounds the objects that a restore has to fetch, one after the other, for each subtask.
+	maxDeltas = 64
+)
 
-// RenewBase is engine.Options.RenewBase: a base is renewed once the deltas above it exceed half of it.
+// RenewBase is engine.Options.RenewBase: a base is renewed once the deltas above it exceed half of it, or are
+// many.
 func (k *Keeper) RenewBase(node string, subtask int) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	l := k.state[nodeKey{node, subtask}]
-	return l != nil && l.deltaBytes > max(minRenew, l.baseBytes/2)
+	return l != nil && (l.deltaBytes > max(minRenew, l.baseBytes/2) || l.deltas >= maxDeltas)
 }
 
 func (k *Keeper) lineage(node string, subtask int) *lineage {
@@ -395,8 +403,11 @@ func (k *Keeper) persistKeyed(ctx context.Context, s *engine.SubtaskSnapshot, n 
 	l := k.lineage(n.Node, s.Subtask)
 	d := Delta{Checkpoint: s.Checkpoint}
 	var err error
-	if d.Ref, err = k.put(ctx, s.Checkpoint, "delta", n.Keyed.Delta()); err != nil {
-		return nil, err
+	changes := n.Keyed.Delta()
+	if len(changes) > 0 {
+		if d.Ref, err = k.put(ctx, s.Checkpoint, "delta", changes); err != nil {
+			return nil, err
+		}
 	}
 	var base *Base
 	if b := n.Keyed.Base(); b != nil {
@@ -410,8 +421,11 @@ func (k *Keeper) persistKeyed(ctx context.Context, s *engine.SubtaskSnapshot, n 
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	l.unconfirmed = append(l.unconfirmed, d)
-	l.deltaBytes += d.Ref.Size
+	if len(changes) > 0 {
+		l.unconfirmed = append(l.unconfirmed, d)
+		l.deltas++
+		l.deltaBytes += d.Ref.Size
+	}
 	if base != nil {
 		l.bases = append(l.bases, *base)
 	}
@@ -462,7 +476,7 @@ func (k *Keeper) Completed(checkpoint int64) {
 			if b := l.bases[i]; b.Checkpoint == checkpoint {
 				l.base = &b
 				l.baseBytes, _ = (&Keyed{Base: &b}).Bytes()
-				l.deltaBytes = 0
+				l.deltas, l.deltaBytes = len(l.unconfirmed), 0
 				for _, d := range l.unconfirmed {
 					l.deltaBytes += d.Ref.Size
 				}

@@ -104,7 +104,7 @@ func program(ctx context.Context, args []string, log io.Writer) error {
 	if c.Role != "local" {
 		c.RestartGrace = 100 * time.Millisecond
 	}
-	c.Logger = slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelInfo}))
+	c.Logger = slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	p := distributed.Program{
 		Name: "crash", Args: args,
 		Build: func(p *sdk.Pipeline) error { return build(p, own) },

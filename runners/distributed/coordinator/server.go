@@ -152,6 +152,10 @@ func (s *Server) logEvent(e Event) {
 		s.logger.Warn("worker left", "worker", e.Worker, "reason", e.Reason)
 	case StepFailed:
 		s.logger.Error("attempt failed", "worker", e.Worker, "attempt", e.Attempt, "step", e.Step, "error", e.Err)
+	case Published:
+		if e.Err == nil {
+			s.logger.Debug("checkpoint complete", "checkpoint", e.Checkpoint)
+		}
 	case Committed:
 		if e.Err != nil {
 			s.logger.Error("commit failed", "checkpoint", e.Checkpoint, "error", e.Err)
