@@ -161,24 +161,24 @@ func TestJobIsExactThroughFailpoints(t *testing.T) {
 		coordinator           bool // it is the coordinator that dies
 	}{
 		{"after-prepare=kill@5", memory, "aligned", false},
-		{"mid-upload=kill@7", memory, "unaligned", false},
+		{"mid-upload=kill@4", memory, "unaligned", false},
 		{"mid-firing=kill@2", memory, "auto", false},
-		{"after-prepare=kill@9,mid-restore=kill@1", memory, "aligned", false},
+		{"after-prepare=kill@7,mid-restore=kill@1", memory, "aligned", false},
 		{"after-prepare=kill@6", durable, "auto", false},
-		{"mid-upload=kill@9", durable, "aligned", false},
+		{"mid-upload=kill@5", durable, "aligned", false},
 		{"mid-firing=kill@3", durable, "unaligned", false},
-		{"after-prepare=kill@12,mid-restore=kill@1", durable, "unaligned", false},
+		{"after-prepare=kill@8,mid-restore=kill@1", durable, "unaligned", false},
 		{"before-publish=kill@1", durable, "aligned", true},
 		{"before-publish=kill@4", durable, "unaligned", true},
 		{"after-publish=kill@1", durable, "auto", true},
-		{"after-publish=kill@5", durable, "aligned", true},
+		{"after-publish=kill@3", durable, "aligned", true},
 		{"mid-commit=kill@3", durable, "aligned", true},
 		{"after-publish=error@3", durable, "aligned", true},
 		{"before-publish=kill@3,after-publish=kill@2,mid-commit=kill@2,mid-upload=kill@3,mid-firing=kill@2", durable, "auto", true},
 	} {
 		t.Run(test.points+" "+test.backend+" "+test.mode, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t, 40_000, 30_000, "--checkpoint-mode="+test.mode)
+			r := newRig(t, 40_000, 20_000, "--checkpoint-mode="+test.mode)
 			if test.backend == durable {
 				r.durable()
 			}

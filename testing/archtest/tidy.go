@@ -32,10 +32,13 @@ var clocks = map[string]string{
 	"testing/mutants/mutants_test.go": "reports how fast a fault is found; nothing depends on it",
 }
 
+// generated is the mark of code that nobody reads.
+var generated = regexp.MustCompile(`(?m)^// Code generated .* DO NOT EDIT\.$`)
+
 func filesAreShort(t *tree) (out []finding) {
 	used := map[string]bool{}
 	for _, f := range t.files {
-		if !slices.Contains([]string{".go", ".cc", ".h", ".sh"}, path.Ext(f.path)) || f.testdata() {
+		if !slices.Contains([]string{".go", ".cc", ".h", ".sh"}, path.Ext(f.path)) || f.testdata() || generated.Match(f.text) {
 			continue
 		}
 		if n := bytes.Count(f.text, []byte("\n")); n > maxLines {

@@ -195,7 +195,11 @@ func describe(a Action) string {
 		if a.Restore != nil {
 			from = fmt.Sprintf("checkpoint %d", a.Restore.ID)
 		}
-		return fmt.Sprintf("worker %d: deploy attempt %d on slots %v from %s", a.Worker, a.Attempt, a.Slots, from)
+		var slots []int64
+		for _, w := range a.Slots {
+			slots = append(slots, int64(w))
+		}
+		return fmt.Sprintf("worker %d: deploy attempt %d on slots %v from %s", a.Worker, a.Attempt, slots, from)
 	case Begin:
 		return fmt.Sprintf("worker %d: begin attempt %d", a.Worker, a.Attempt)
 	case Cancel:
