@@ -28,6 +28,8 @@ var dependencies = []dependency{
 	{"github.com/zeebo/xxh3", "the hash that key groups are defined by", []string{"statebackend", "sdk/coder"}},
 	{"go.yaml.in/yaml/v3", "Beam's file of reference encodings is YAML", nil},
 	{"golang.org/x/sync", "goroutines that end with the first error (errgroup)", []string{"statebackend/rocksdb"}},
+	{"google.golang.org/grpc", "the control protocol between coordinator and workers", []string{"runners/distributed/..."}},
+	{"google.golang.org/protobuf", "messages of the control protocol", []string{"runners/distributed/..."}},
 	{"golang.org/x/term", "whether progress goes to somebody who watches", []string{"runners"}},
 	{"pgregory.net/rapid", "random Go types and values that shrink when they fail", nil},
 }
@@ -41,7 +43,7 @@ type restriction struct {
 
 var restrictions = []restriction{
 	{"C", "a program without rocksdb needs no C compiler", []string{"statebackend/rocksdb"}},
-	{"unsafe", "memory safety is argued for in few places", []string{"sdk/coder", "statebackend/rocksdb", "io/parquetio",
+	{"unsafe", "memory safety is argued for in few places", []string{"runners/distributed/control", "sdk/coder", "statebackend/rocksdb", "io/parquetio",
 		"internal/kernel", // index.go reads an 8-byte key as a word, to hash it in one multiplication
 	}},
 	{"flag", "a library defines no flags; Main and programs do", []string{"runners", "runners/direct", "cmd/...", "examples/...", "testing/..."}},
