@@ -28,8 +28,6 @@ var dependencies = []dependency{
 	{"github.com/zeebo/xxh3", "the hash that key groups are defined by", []string{"statebackend", "sdk/coder"}},
 	{"go.yaml.in/yaml/v3", "Beam's file of reference encodings is YAML", nil},
 	{"golang.org/x/sync", "goroutines that end with the first error (errgroup)", []string{"statebackend/rocksdb"}},
-	{"google.golang.org/grpc", "the control protocol between coordinator and workers", []string{"runners/distributed/..."}},
-	{"google.golang.org/protobuf", "messages of the control protocol", []string{"runners/distributed/..."}},
 	{"golang.org/x/term", "whether progress goes to somebody who watches", []string{"runners"}},
 	{"google.golang.org/grpc", "control messages between coordinator and workers", []string{"runners/distributed/..."}},
 	{"google.golang.org/protobuf", "the types of control messages", []string{"runners/distributed/control"}},
