@@ -17,6 +17,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -67,6 +68,10 @@ type Config struct {
 	HeartbeatTimeout time.Duration
 	// RestartGrace is how long a restart waits for replacements of lost workers; default 5s.
 	RestartGrace time.Duration
+
+	// OnSteps, if set, is given the figures of all steps about once a second and when the job is over, from a
+	// goroutine of Run.
+	OnSteps func([]coordinator.Step)
 
 	Logger *slog.Logger // default: to standard error
 }
@@ -215,7 +220,9 @@ func Run(ctx context.Context, c Config, p Program) error {
 	} else {
 		c.Logger.Info("waiting for workers", "join with", fmt.Sprintf("%s --role=worker --coordinator=%s", filepath.Base(os.Args[0]), address))
 	}
+	reported := c.report(server)
 	err = server.Run(ctx)
+	reported()
 	if cause := context.Cause(ctx); errors.Is(cause, errHopeless) {
 		err = errors.Join(cause, err)
 	}
@@ -224,6 +231,29 @@ func Run(ctx context.Context, c Config, p Program) error {
 	shut.Stop()
 	children.wait()
 	return errors.Join(err, <-served, api())
+}
+
+// report calls OnSteps until the job is over.
+func (c *Config) report(s *coordinator.Server) (last func()) {
+	if c.OnSteps == nil {
+		return func() {}
+	}
+	done := make(chan struct{})
+	var reporting sync.WaitGroup
+	reporting.Go(func() {
+		t := time.NewTicker(time.Second)
+		defer t.Stop()
+		for {
+			select {
+			case <-t.C:
+				c.OnSteps(s.Steps())
+			case <-done:
+				c.OnSteps(s.Steps())
+				return
+			}
+		}
+	})
+	return func() { close(done); reporting.Wait() }
 }
 
 // takeUp claims the log, or makes the memory that takes its place.

@@ -92,6 +92,7 @@ func program(ctx context.Context, args []string, log io.Writer) error {
 		fs.StringVar(&c.TokenFile, "token-file", "", "")
 		fs.IntVar(&c.RetainCheckpoints, "retain-checkpoints", 3, "")
 		fs.IntVar(&c.MaxRetries, "max-retries", 3, "")
+		fs.DurationVar(&c.HeartbeatTimeout, "heartbeat-timeout", 30*time.Second, "")
 		return fs, fs.Parse(args)
 	}
 	if _, err := parse(args); err != nil {
@@ -100,7 +101,6 @@ func program(ctx context.Context, args []string, log io.Writer) error {
 	c.AlignmentTimeout, c.StateCache, c.WatermarkInterval = 20*time.Millisecond, 64<<10, 5*time.Millisecond
 	c.Scratch = os.Getenv("DISTRIBUTED_TEST_SCRATCH")
 	c.RestartGrace = 30 * time.Second // a replacement comes, however slow the machine
-	c.HeartbeatTimeout = 30 * time.Second
 	if c.Role != "local" {
 		c.RestartGrace = 100 * time.Millisecond
 	}
@@ -117,7 +117,7 @@ func program(ctx context.Context, args []string, log io.Writer) error {
 		Flags: func() string {
 			return fmt.Sprintf("out=%s\nrecords=%d\nextra=%s\n", own.out, own.records, own.extra)
 		},
-		Backends: map[string]statebackend.Driver{"memory": memory.Driver{}},
+		Backends: backends,
 		Storages: []storage.Driver{file.Driver},
 	}
 	if c.Role == "worker" {
@@ -125,6 +125,9 @@ func program(ctx context.Context, args []string, log io.Writer) error {
 	}
 	return distributed.Run(ctx, c, p)
 }
+
+// backends are what the program links in; a file with the tag rocksdb adds to them.
+var backends = map[string]statebackend.Driver{"memory": memory.Driver{}}
 
 const (
 	splits      = 5

@@ -192,6 +192,36 @@ func TestSleepingCoordinatorIsDeposed(t *testing.T) {
 	r.exact()
 }
 
+// TestSleepingWorkerIsFenced: one that is silent for too long is replaced; what it does when it wakes up counts for
+// nothing, and it joins anew.
+func TestSleepingWorkerIsFenced(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, 60_000, 15_000, "--checkpoint-mode=auto").durable()
+	lead := r.start("--role=coordinator", "--heartbeat-timeout=1s")
+	at := r.address("coordinator", 1)
+	worker := func() *exec.Cmd {
+		return (&rig{t: t, env: r.env}).start("--role=worker", "--coordinator="+at)
+	}
+	stays, sleeps := worker(), worker()
+	r.published(3)
+	if err := sleeps.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	r.until("the job goes on without it", func() bool {
+		return strings.Contains(r.log.String(), "it was silent") && strings.Count(r.log.String(), "attempt begins") >= 3
+	})
+	if err := sleeps.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	r.until("it joins anew", func() bool { return strings.Contains(r.log.String(), "worker=worker-000003") })
+	for _, p := range []*exec.Cmd{lead, stays, sleeps} {
+		if err := p.Wait(); err != nil {
+			t.Errorf("%v: %v", p.Args[1:], err)
+		}
+	}
+	r.exact()
+}
+
 // TestInterruptTakesALastCheckpoint: SIGTERM stops a job without an error, and it goes on where it was.
 func TestInterruptTakesALastCheckpoint(t *testing.T) {
 	t.Parallel()

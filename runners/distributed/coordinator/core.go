@@ -90,6 +90,7 @@ type Core struct {
 	lastOne    bool // the checkpoint in flight or being published is the last
 	stopping   bool
 	lastError  error // of the newest failure, for a job that is stopped after it
+	cutOff     int   // attempts in a row that ended because workers could not reach each other
 
 	last     *checkpoint.Checkpoint
 	restored int64 // checkpoint that the attempt started from
@@ -294,6 +295,10 @@ func (c *Core) prepared(e Prepared) {
 	if c.phase != preparing || e.Attempt != c.attempt {
 		return
 	}
+	if e.Deposed {
+		c.fail(e.Err)
+		return
+	}
 	if e.Err != nil {
 		c.phase = waiting
 		c.retry(StepFailed{Attempt: e.Attempt, Step: e.Step, Err: e.Err})
@@ -375,6 +380,7 @@ func (c *Core) published(e Published) {
 	}
 	c.setState(m.Checkpoint.ID, "completed")
 	c.complete++
+	c.cutOff = 0
 	c.last = &m.Checkpoint
 	c.commits.add(m)
 	c.retries.completed(m.Checkpoint.ID)
@@ -411,7 +417,8 @@ func (c *Core) stepFailed(e StepFailed) {
 		// on its way and is counted when it comes, also after the attempt has ended.
 		if current {
 			c.lastError = e.Err
-			c.graceEnd, c.notBefore = c.now+c.cfg.Grace, c.now+c.cfg.RestartDelay
+			c.graceEnd, c.notBefore = c.now+c.cfg.Grace, c.now+c.backOff(c.cutOff)
+			c.cutOff++
 			c.endAttempt()
 		}
 		return
@@ -430,8 +437,11 @@ func (c *Core) retry(e StepFailed) {
 		c.fail(fmt.Errorf("gave up after %d retries: %w", n-1, e.Err))
 		return
 	}
-	c.notBefore = max(c.notBefore, c.now+min(c.cfg.RestartDelay<<min(n-1, 20), 10_000))
+	c.notBefore = max(c.notBefore, c.now+c.backOff(n-1))
 }
+
+// backOff is the delay before another attempt after so many that failed in the same way.
+func (c *Core) backOff(before int) int64 { return min(c.cfg.RestartDelay<<min(before, 20), 10_000) }
 
 func (c *Core) fail(err error) {
 	if c.phase >= deploying {

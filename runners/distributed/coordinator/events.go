@@ -29,6 +29,7 @@ type (
 		Attempt int64
 		Step    string
 		Err     error
+		Deposed bool // another coordinator leads: the sinks were not touched
 	}
 	// Deployed says that a worker has built its part of the attempt and can be connected to.
 	Deployed struct {

@@ -24,7 +24,7 @@ func (s *Server) Handler() http.Handler {
 		j := jobJSON{
 			Name: s.o.Name, State: st.State, Attempt: st.Attempt, Degraded: st.Degraded, Generation: s.o.Generation,
 			Workers: st.Workers, WorkersWanted: st.Wanted, Parallelism: int(s.o.Settings.Parallelism),
-			WorkerNames: s.Workers(), UncommittedOutputs: st.Pending, UptimeSeconds: s.Uptime().Seconds(),
+			WorkerNames: s.Workers(), UncommittedOutputs: st.Pending, Uptime: s.Uptime().Seconds(),
 		}
 		if st.Restored != 0 {
 			j.RestoredCheckpoint = &st.Restored
@@ -74,7 +74,7 @@ type jobJSON struct {
 	WorkersWanted      int      `json:"workersWanted"`
 	WorkerNames        []string `json:"workerNames"`
 	UncommittedOutputs int      `json:"uncommittedOutputs"`
-	UptimeSeconds      float64  `json:"uptimeSeconds"`
+	Uptime             float64  `json:"uptime"` // seconds, of this coordinator
 }
 
 type stepJSON struct {

@@ -17,6 +17,8 @@ import (
 type Ledger interface {
 	// Publish makes a checkpoint count, or returns an error: then nothing that it lists may be committed.
 	Publish(ctx context.Context, m *checkpoint.Manifest) error
+	// Check returns an error if another coordinator leads by now, or nobody can say.
+	Check(ctx context.Context) error
 	// Collect deletes what is not needed any more. What it fails to delete it finds another time.
 	Collect(ctx context.Context) error
 }
@@ -33,6 +35,9 @@ func (l *Memory) Publish(_ context.Context, m *checkpoint.Manifest) error {
 	l.last = &m.Checkpoint
 	return nil
 }
+
+// Check implements Ledger: nobody else can lead.
+func (l *Memory) Check(context.Context) error { return nil }
 
 // Collect implements Ledger.
 func (l *Memory) Collect(context.Context) error {
@@ -61,6 +66,9 @@ func (l *Durable) Publish(ctx context.Context, m *checkpoint.Manifest) error {
 	l.drop = append(l.drop, l.collector.Published(uint64(slot), &m.Checkpoint)...)
 	return nil
 }
+
+// Check implements Ledger.
+func (l *Durable) Check(ctx context.Context) error { return l.term.Check(ctx) }
 
 // Collect implements Ledger.
 func (l *Durable) Collect(ctx context.Context) error {

@@ -13,6 +13,7 @@ import (
 	"github.com/millstream/millstream/internal/engine"
 	"github.com/millstream/millstream/internal/failpoint"
 	"github.com/millstream/millstream/internal/kernel"
+	"github.com/millstream/millstream/runners/distributed/checkpoint/commitlog"
 	"github.com/millstream/millstream/runners/distributed/control"
 	"github.com/millstream/millstream/statebackend/storage"
 )
@@ -60,6 +61,7 @@ type Server struct {
 	mu       sync.Mutex
 	sessions map[WorkerID]*session
 	nextID   WorkerID
+	figures  []Step // when the job is over
 }
 
 // NewServer returns a Server for a job.
@@ -122,6 +124,11 @@ func (s *Server) Run(ctx context.Context) error {
 			s.logEvent(e)
 			actions = append(actions, s.core.Step(e)...)
 		}
+		if final, _ := s.core.Over(); final != "" {
+			s.mu.Lock()
+			s.figures = s.steps() // before the workers that they are from are dismissed
+			s.mu.Unlock()
+		}
 		for _, a := range actions {
 			if f, ok := a.(Finish); ok {
 				end = &f
@@ -167,7 +174,14 @@ func (s *Server) logEvent(e Event) {
 func (s *Server) act(ctx context.Context, a Action) {
 	switch a := a.(type) {
 	case Prepare:
-		s.working.Go(func() { s.tell(s.prepare(ctx, a)) })
+		s.ledger <- func() {
+			// A sink that starts sweeps what it does not know: it must not be the output of who leads by now.
+			if err := s.o.Ledger.Check(ctx); err != nil {
+				s.tell(Prepared{Attempt: a.Attempt, Err: err, Deposed: errors.Is(err, commitlog.ErrDeposed)})
+				return
+			}
+			s.working.Go(func() { s.tell(s.prepare(ctx, a)) })
+		}
 	case Deploy:
 		m, err := s.deployment(a)
 		if err != nil { // a checkpoint that was encoded before cannot be now
@@ -189,6 +203,7 @@ func (s *Server) act(ctx context.Context, a Action) {
 			Attempt: a.Attempt, Checkpoint: a.Checkpoint,
 		}}})
 	case Dismiss:
+		s.logger.Info("worker dismissed", "worker", a.Worker, "reason", a.Reason)
 		final, _ := s.core.Over()
 		s.send(a.Worker, &control.ToWorker{Message: &control.ToWorker_Dismiss{Dismiss: &control.Dismiss{
 			Reason: a.Reason, Done: final != "", Failed: final == Failed,
@@ -223,7 +238,7 @@ func (s *Server) prepare(ctx context.Context, a Prepare) Prepared {
 			splits = append(splits, &control.Splits{Step: n.Name, Splits: list})
 		}
 		if err != nil {
-			return Prepared{a.Attempt, n.Name, fmt.Errorf("step %q: %w", n.Name, err)}
+			return Prepared{Attempt: a.Attempt, Step: n.Name, Err: fmt.Errorf("step %q: %w", n.Name, err)}
 		}
 	}
 	if s.splits == nil && a.Fresh {
@@ -339,10 +354,18 @@ type Step struct {
 	Counters                           map[string]int64
 }
 
-// Steps are the figures that the workers have sent last.
+// Steps are the figures that the workers have sent last. A subtask sends its last ones before it ends, so that they
+// are exact when the job is finished.
 func (s *Server) Steps() []Step {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.figures != nil {
+		return s.figures
+	}
+	return s.steps()
+}
+
+func (s *Server) steps() []Step {
 	newest := int64(0)
 	for _, ses := range s.sessions {
 		newest = max(newest, ses.metrics.GetAttempt())

@@ -99,6 +99,7 @@ func newAttempt(ctx context.Context, s *session, d *control.Deploy) (*attempt, e
 		},
 		OnSnapshot: a.snapshot,
 		OnEnd: func(stage string, subtask int) {
+			a.tell(&control.FromWorker{Message: &control.FromWorker_Heartbeat{Heartbeat: a.figures()}})
 			a.tell(&control.FromWorker{Message: &control.FromWorker_Ended{Ended: &control.Ended{
 				Attempt: a.number, Stage: stage, Subtask: int32(subtask),
 			}}})
