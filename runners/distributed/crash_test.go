@@ -31,7 +31,9 @@ type rig struct {
 	args  []string
 	env   []string
 	state string // what survives crashes
-	log   lockedBuffer
+	// orphans are the workers whose coordinator was killed before it could clean up after them.
+	orphans int
+	log     lockedBuffer
 }
 
 type lockedBuffer struct {
@@ -105,6 +107,9 @@ func (r *rig) start(more ...string) *exec.Cmd {
 // exact compares the output.
 func (r *rig) exact() {
 	r.t.Helper()
+	if left, err := filepath.Glob(filepath.Join(filepath.Dir(r.s.out), "scratch", "*")); err != nil || len(left) > r.orphans {
+		r.t.Errorf("local state of dead workers is left: %v (%v)", left, err)
+	}
 	if diff := cmp.Diff(want(r.s), got(r.t, r.s.out)); diff != "" {
 		r.t.Errorf("output (-want +got):\n%.3000s", diff)
 	}
@@ -133,6 +138,7 @@ func (r *rig) untilDone(crash func(cmd *exec.Cmd, ended <-chan struct{})) (crash
 		if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || !status.Signaled() {
 			r.t.Fatalf("the job failed: %v", err)
 		}
+		r.orphans += 20
 	}
 	r.t.Fatalf("the coordinator crashed %d times", crashes)
 	return crashes

@@ -315,16 +315,19 @@ func RunWorker(ctx context.Context, c Config, p Program) error {
 	if err := c.defaults(); err != nil {
 		return err
 	}
-	scratch, err := os.MkdirTemp(c.Scratch, "millstream-worker-")
-	if err != nil {
-		return fmt.Errorf("make a directory for state: %w", err)
+	token, scratch := watchParent()
+	if scratch == "" {
+		var err error
+		if scratch, err = os.MkdirTemp(c.Scratch, scratchPattern); err != nil {
+			return fmt.Errorf("make a directory for state: %w", err)
+		}
 	}
 	defer os.RemoveAll(scratch)
 	sec, err := c.security()
 	if err != nil {
 		return err
 	}
-	if token, child := watchParent(scratch); child && sec.token == nil {
+	if sec.token == nil {
 		sec.token = token
 	}
 	exe, err := executableDigest()

@@ -24,8 +24,11 @@ type children struct {
 	running sync.WaitGroup
 }
 
-// parentPipe is the variable that tells a worker to watch its standard input.
+// parentPipe is the variable that tells a worker that its standard input is a pipe from its coordinator, and which
+// directory it has for its state.
 const parentPipe = "MILLSTREAM_PARENT_PIPE"
+
+const scratchPattern = "millstream-worker-"
 
 var errHopeless = errors.New("workers end as soon as they start")
 
@@ -77,8 +80,13 @@ func (k *children) run() error {
 	if err != nil {
 		return fmt.Errorf("find the executable: %w", err)
 	}
+	scratch, err := os.MkdirTemp(k.c.Scratch, scratchPattern)
+	if err != nil {
+		return fmt.Errorf("make a directory for the state of a worker: %w", err)
+	}
+	defer os.RemoveAll(scratch) // what it leaves if it is killed
 	cmd := exec.Command(exe, "--runner=distributed", "--role=worker", "--coordinator="+k.address)
-	cmd.Env = append(os.Environ(), parentPipe+"=1")
+	cmd.Env = append(os.Environ(), parentPipe+"="+scratch)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	ownGroup(cmd) // an interrupt from the terminal is for us: workers are needed for the last checkpoint
 	pipe, err := cmd.StdinPipe()
@@ -122,10 +130,10 @@ func (k *children) wait() {
 }
 
 // watchParent reads the token from the pipe of the process that started this one, and ends this process when the
-// pipe does: nobody is left then to give it work. It returns false if there is no such pipe.
-func watchParent(scratch string) (token []byte, child bool) {
-	if os.Getenv(parentPipe) == "" {
-		return nil, false
+// pipe does: nobody is left then to give it work. scratch is "" if there is no such pipe.
+func watchParent() (token []byte, scratch string) {
+	if scratch = os.Getenv(parentPipe); scratch == "" {
+		return nil, ""
 	}
 	r := bufio.NewReader(os.Stdin)
 	line, err := r.ReadBytes('\n')
@@ -137,7 +145,7 @@ func watchParent(scratch string) (token []byte, child bool) {
 			endOrphan(scratch)
 		}
 	}()
-	return line[:len(line)-1], true
+	return line[:len(line)-1], scratch
 }
 
 func endOrphan(scratch string) {

@@ -76,6 +76,15 @@ func NewServer(o Options) (*Server, error) {
 			o.Core.Subtasks = append(o.Core.Subtasks, Subtask{st.Name(), i})
 		}
 	}
+	if c := o.Core.Last; c != nil {
+		var has []Subtask
+		for _, p := range c.Parts {
+			has = append(has, Subtask{p.Stage, p.Subtask})
+		}
+		if !slices.Equal(has, o.Core.Subtasks) {
+			return nil, fmt.Errorf("restore checkpoint %d: it has the state of the subtasks %v, and the job has %v", c.ID, has, o.Core.Subtasks)
+		}
+	}
 	s := &Server{
 		o: o, logger: o.Logger, nodes: map[string]*kernel.Node{}, started: time.Now(),
 		core: NewCore(o.Core, 0), events: make(chan Event, 1024), asks: make(chan func()), done: make(chan struct{}),
