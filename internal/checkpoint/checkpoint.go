@@ -318,7 +318,7 @@ type lineage struct {
 	bases       []Base     // newer than the completed checkpoint
 	base        *Base      // of the completed checkpoint
 	baseBytes   int64
-	deltas      int   // stored since the base
+	deltas      int // stored since the base
 	deltaBytes  int64
 }
 
