@@ -185,6 +185,9 @@ func runDirect(ctx context.Context, name string, build func(*sdk.Pipeline) error
 		return fail(err)
 	}
 	report.table(result.Steps)
+	if result.Stopped {
+		fmt.Fprintln(stderr, "stopped before the end: the output so far is committed; the direct runner cannot go on from here, --runner=distributed with --checkpoint-dir can")
+	}
 	return exitOK
 }
 

@@ -11,7 +11,10 @@ import (
 // KeyedDecl is what a KeyedDoFn's Declare is given: what a Decl has, and cells (package state) and timers.
 type KeyedDecl = kernel.KeyedDecl
 
-// Timer is one named timer of a key and window. At most one time is pending.
+// Timer is one named timer of a key and window, made by EventTimer. At most one time is pending.
+//
+//	Set(at time.Time)    fires once the watermark is at or past at, instead of at any time set before
+//	Clear()              does not fire
 type Timer = kernel.Timer
 
 // KeyedDoFn processes elements with state and timers of their key and window. There is no stateful DoFn

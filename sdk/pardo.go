@@ -12,16 +12,30 @@ import (
 	"github.com/millstream/millstream/sdk/connector"
 )
 
-// ProcessContext describes the element that a step is processing: timestamp, window, pane, logger.
+// ProcessContext describes the element that a step is processing. It is reused: do not keep it.
+//
+//	Timestamp() time.Time        event time, in UTC
+//	Window() window.Window
+//	Pane() window.Pane           which firing of an aggregation made the element
+//	Context() context.Context    cancelled when the subtask stops; may be handed on
+//	Logger() *slog.Logger        with the names of step and subtask
 type ProcessContext = kernel.ProcessContext
 
-// Emitter takes the outputs of a step. Emit gives the value away: it must not be changed afterwards.
+// Emitter takes the outputs of a step, during the call that it was passed to. What is emitted is given away:
+// it must not be changed afterwards.
+//
+//	Emit(v T)                                       with the timestamp, window and pane of the element
+//	EmitAt(t time.Time, v T)                        with another timestamp, not before the element's
+//	EmitIn(w window.Window, t time.Time, v T)       with another window too
 type Emitter[T any] = kernel.Emitter[T]
 
 // Subtask is one of the parallel instances of a step.
 type Subtask = connector.Subtask
 
-// Decl is what a DoFn's Declare is given: counters, distributions and, by NewOutput, extra outputs.
+// Decl is what a DoFn's Declare is given; NewOutput declares extra outputs with it.
+//
+//	Counter(name string) *Counter              has Inc(d int64)
+//	Distribution(name string) *Distribution    has Observe(v int64)
 type Decl = kernel.Decl
 
 // AnyDecl is what NewOutput takes: a *Decl, or what embeds one.

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -72,6 +73,7 @@ type Result struct {
 	Steps       []Step
 	Checkpoints int
 	Restores    int
+	Stopped     bool // ctx was cancelled before the end
 }
 
 // Step are the figures of one step, over all subtasks.
@@ -128,9 +130,14 @@ func Run(ctx context.Context, name string, build func(*sdk.Pipeline) error, o Op
 
 // plan builds the pipeline, twice if check is set.
 func plan(name string, build func(*sdk.Pipeline) error, check bool) (*kernel.Graph, error) {
-	once := func() (*kernel.Graph, error) {
+	once := func() (g *kernel.Graph, err error) {
+		defer func() {
+			if r := recover(); r != nil {
+				err = fmt.Errorf("build pipeline %q: panic: %v\n%s", name, r, debug.Stack())
+			}
+		}()
 		p := sdk.NewPipeline(name)
-		err := build(p)
+		err = build(p)
 		g, perr := p.Graph()
 		if err := errors.Join(perr, err); err != nil {
 			return nil, fmt.Errorf("build pipeline %q: %w", name, err)
@@ -323,6 +330,7 @@ func (r *runner) coordinate(job *engine.Job, keeper *checkpoint.Keeper) error {
 				return err
 			}
 			if last {
+				r.result.Stopped = !ended
 				job.Stop()
 				return nil
 			}

@@ -18,6 +18,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"path"
 	"slices"
 	"strings"
 )
@@ -105,6 +106,9 @@ func Open(ctx context.Context, rawURL string, drivers ...Driver) (*Store, error)
 		var known []string
 		for _, d := range drivers {
 			known = append(known, d.Scheme()+"://")
+		}
+		if u.Scheme == "" {
+			return nil, fmt.Errorf("open storage %s: no driver for scheme %q: it is a URL, such as file://%s for an absolute path", u, u.Scheme, path.Join("/", u.Path))
 		}
 		return nil, fmt.Errorf("open storage %s: no driver for scheme %q, only for %s; pass the driver by runners.WithStorage",
 			u, u.Scheme, strings.Join(known, ", "))
