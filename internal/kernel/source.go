@@ -57,7 +57,7 @@ type split[S any] struct {
 	watermark eventtime.Time // of the split; never going back, also across a restore
 	gen       watermark.Generator
 	greatest  eventtime.Time // with a bounded strategy, instead of gen
-	lastData  eventtime.Time // processing time of the last record, or of being first asked in vain
+	silent    eventtime.Time // ms that reads have been empty, without pause since the last record of any split
 	idle      bool
 }
 
@@ -75,6 +75,8 @@ type sourceOp[T, S any] struct {
 	bounded   bool
 	disorder  int64
 	idle      eventtime.Time // ms after which a silent split is idle; 0: never
+	wasEmpty  bool           // the last read
+	lastRead  eventtime.Time
 
 	rate    float64 // of this subtask, records a ms
 	allowed float64 // records that may be read now
@@ -192,7 +194,7 @@ func (o *sourceOp[T, S]) Poll(now eventtime.Time) (Polled, error) {
 		o.allowed -= float64(len(b.Records))
 	}
 	if len(b.Records) > 0 || b.Done {
-		if err := o.took(b, now); err != nil {
+		if err := o.took(b); err != nil {
 			return Polled{}, err
 		}
 	}
@@ -222,7 +224,7 @@ func (o *sourceOp[T, S]) allow(now eventtime.Time, n int) int {
 }
 
 // took stamps and emits the records of a read.
-func (o *sourceOp[T, S]) took(b connector.Batch[T, S], now eventtime.Time) error {
+func (o *sourceOp[T, S]) took(b connector.Batch[T, S]) error {
 	sp := o.byID[o.Source.SplitID(b.Split)]
 	if sp == nil || sp.done {
 		return fmt.Errorf("read: records of split %q, which this reader was not given or had finished", o.Source.SplitID(b.Split))
@@ -244,7 +246,7 @@ func (o *sourceOp[T, S]) took(b connector.Batch[T, S], now eventtime.Time) error
 		e.Value, e.Time, e.Window, e.Pane = v, t, window.GlobalWindow, NoPane
 	}
 	sp.at, sp.started, sp.done = b.Split, true, b.Done
-	sp.lastData, sp.idle = now, false
+	sp.silent, sp.idle = 0, false
 	if o.At != nil {
 		w := sp.greatest.Add(-o.disorder)
 		if sp.gen != nil {
@@ -262,18 +264,24 @@ func (o *sourceOp[T, S]) took(b connector.Batch[T, S], now eventtime.Time) error
 	return err
 }
 
-// watchIdle declares splits idle that have brought nothing for long enough, while they were asked.
+// watchIdle declares splits idle once reads have been empty for long enough. An empty read says that no
+// split had anything. Time is counted from one empty read to the next, and at most maxGap of it, so that a
+// source that is paused, limited or pushed back by its receivers does not take that for silence.
 func (o *sourceOp[T, S]) watchIdle(now eventtime.Time, empty bool) {
 	for _, sp := range o.splits {
-		if sp.done {
-			continue
+		switch {
+		case !empty:
+			sp.silent = 0
+		case o.wasEmpty:
+			sp.silent += min(now-o.lastRead, maxGap)
 		}
-		if sp.lastData == 0 || !empty {
-			sp.lastData = max(sp.lastData, now)
-		}
-		sp.idle = empty && now >= sp.lastData+o.idle
+		sp.idle = empty && !sp.done && sp.silent >= o.idle
 	}
+	o.wasEmpty, o.lastRead = empty, now
 }
+
+// maxGap, in ms, is several times what an idle source waits between two reads.
+const maxGap = 100
 
 // polled works out the watermark: the least of the splits that are neither done nor idle.
 func (o *sourceOp[T, S]) polled(status connector.Status, n int) Polled {
