@@ -123,6 +123,9 @@ func (c *Config) driver() string {
 	return c.StateBackend
 }
 
+// anyPort is an address that only this machine reaches.
+const anyPort = "127.0.0.1:0"
+
 func (c *Config) defaults() error {
 	if c.KeyGroups == 0 {
 		c.KeyGroups = statebackend.DefaultKeyGroups
@@ -137,7 +140,7 @@ func (c *Config) defaults() error {
 		c.Restore = "none"
 	}
 	if c.Listen == "" {
-		c.Listen = "127.0.0.1:0"
+		c.Listen = anyPort
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.NewTextHandler(os.Stderr, nil))
@@ -214,7 +217,7 @@ func Run(ctx context.Context, c Config, p Program) error {
 
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	children := &children{c: c, address: address, token: sec.token, hopeless: stop}
+	children := &children{c: c, address: address, token: sec.token, joined: server.Joined, hopeless: stop, done: make(chan struct{})}
 	if c.Role == "local" {
 		children.start()
 	} else {
@@ -222,6 +225,7 @@ func Run(ctx context.Context, c Config, p Program) error {
 	}
 	reported := c.report(server)
 	err = server.Run(ctx)
+	children.stop()
 	reported()
 	if cause := context.Cause(ctx); errors.Is(cause, errHopeless) {
 		err = errors.Join(cause, err)

@@ -18,6 +18,7 @@ type children struct {
 	c        Config
 	address  string
 	token    []byte
+	joined   func() int // workers that have ever joined
 	hopeless context.CancelCauseFunc
 
 	done    chan struct{}
@@ -30,16 +31,12 @@ const parentPipe = "MILLSTREAM_PARENT_PIPE"
 
 const scratchPattern = "millstream-worker-"
 
-var errHopeless = errors.New("workers end as soon as they start")
+var errHopeless = errors.New("workers end before they join")
 
-// quick is the life of a child that was not worth replacing at once, and hopelessAfter the number of such in a row.
-const (
-	quick         = 2 * time.Second
-	hopelessAfter = 5
-)
+// hopelessAfter is the number of children in a row, none of which lived to join.
+const hopelessAfter = 5
 
 func (k *children) start() {
-	k.done = make(chan struct{})
 	for range k.c.Workers {
 		k.running.Go(k.supervise)
 	}
@@ -49,17 +46,15 @@ func (k *children) start() {
 func (k *children) supervise() {
 	failures := 0
 	for {
-		started := time.Now()
+		joined := k.joined()
 		err := k.run()
 		select {
 		case <-k.done:
 			return
 		default:
 		}
-		if time.Since(started) < quick {
-			failures++
-		} else {
-			failures = 0
+		if failures++; k.joined() > joined {
+			failures = 0 // this one, most likely, or another: workers of this program can live
 		}
 		k.c.Logger.Warn("worker process ended; starting another", "error", err)
 		if failures >= hopelessAfter {
@@ -85,7 +80,12 @@ func (k *children) run() error {
 		return fmt.Errorf("make a directory for the state of a worker: %w", err)
 	}
 	defer os.RemoveAll(scratch) // what it leaves if it is killed
-	cmd := exec.Command(exe, "--runner=distributed", "--role=worker", "--coordinator="+k.address)
+	// Arguments win over the environment, which is ours and has settings of the coordinator.
+	args := []string{"--runner=distributed", "--role=worker", "--coordinator=" + k.address, "--listen=" + anyPort}
+	if k.c.TLSCert != "" {
+		args = append(args, "--tls-cert="+k.c.TLSCert, "--tls-key="+k.c.TLSKey, "--tls-ca="+k.c.TLSCA)
+	}
+	cmd := exec.Command(exe, args...)
 	cmd.Env = append(os.Environ(), parentPipe+"="+scratch)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	ownGroup(cmd) // an interrupt from the terminal is for us: workers are needed for the last checkpoint
@@ -120,14 +120,9 @@ func (k *children) run() error {
 	return <-ended
 }
 
-// wait waits for the children to end.
-func (k *children) wait() {
-	if k.done == nil {
-		return
-	}
-	close(k.done)
-	k.running.Wait()
-}
+// stop says that children that end are not replaced any more; wait waits for them.
+func (k *children) stop() { close(k.done) }
+func (k *children) wait() { k.running.Wait() }
 
 // watchParent reads the token from the pipe of the process that started this one, and ends this process when the
 // pipe does: nobody is left then to give it work. scratch is "" if there is no such pipe.

@@ -121,6 +121,9 @@ func program(ctx context.Context, args []string, log io.Writer) error {
 		Storages: []storage.Driver{file.Driver},
 	}
 	if c.Role == "worker" {
+		if os.Getenv("DISTRIBUTED_TEST_WORKERS_FAIL") != "" {
+			return errors.New("this worker was told to fail")
+		}
 		return distributed.RunWorker(ctx, c, p)
 	}
 	return distributed.Run(ctx, c, p)

@@ -1,3 +1,5 @@
+//go:build unix
+
 package distributed_test
 
 import (
@@ -353,4 +355,12 @@ func TestOldObjectsAreDeleted(t *testing.T) {
 	if n := completed(); objects == 0 || objects > 2*70 {
 		t.Errorf("%d objects are left of %d checkpoints", objects, n)
 	}
+}
+
+// TestWorkersThatCannotJoinEndTheJob: children that end before they join are not started for ever.
+func TestWorkersThatCannotJoinEndTheJob(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, 1_000, 0, "--workers=1")
+	r.env = append(r.env, "DISTRIBUTED_TEST_WORKERS_FAIL=1")
+	r.failure(r.start(), "workers end before they join", "this worker was told to fail")
 }

@@ -62,6 +62,7 @@ type Server struct {
 	sessions map[WorkerID]*session
 	nextID   WorkerID
 	figures  []Step // when the job is over
+	joined   int    // sessions so far
 }
 
 // NewServer returns a Server for a job.
@@ -408,6 +409,13 @@ func (s *Server) steps() []Step {
 		}
 	}
 	return all
+}
+
+// Joined is the number of workers that have ever joined.
+func (s *Server) Joined() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.joined
 }
 
 // Workers are the names of those that have joined.

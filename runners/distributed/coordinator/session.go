@@ -52,6 +52,7 @@ func (s *Server) Join(stream control.Control_JoinServer) error {
 	}
 	s.mu.Lock()
 	s.sessions[ses.id] = ses
+	s.joined++
 	s.mu.Unlock()
 	ses.out <- &control.ToWorker{Message: &control.ToWorker_Accepted{Accepted: &control.Accepted{}}}
 	s.tell(Joined{ses.id})
