@@ -16,9 +16,11 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/millstream/millstream/internal/eventtime"
 	"github.com/millstream/millstream/internal/version"
 	"github.com/millstream/millstream/runners/direct"
 	"github.com/millstream/millstream/runners/distributed"
+	"github.com/millstream/millstream/runners/distributed/coordinator"
 	"github.com/millstream/millstream/sdk"
 	"github.com/millstream/millstream/statebackend"
 	"github.com/millstream/millstream/statebackend/memory"
@@ -121,12 +123,38 @@ func runDistributed(ctx context.Context, name string, build func(*sdk.Pipeline) 
 		Logger: slog.New(slog.NewTextHandler(stderr, nil)),
 	}
 	run := distributed.Run
+	report := newReport(stderr)
+	var steps []direct.Step // written by one goroutine, read when it is over
 	if c.Role == "worker" {
 		run = distributed.RunWorker
+	} else {
+		config.OnSteps = func(now []coordinator.Step) {
+			steps = steps[:0]
+			p := direct.Progress{Watermark: int64(eventtime.Max)}
+			for _, s := range now {
+				steps = append(steps, direct.Step{Name: s.Name, RecordsIn: s.RecordsIn, RecordsOut: s.RecordsOut, LateDropped: s.LateDropped, Counters: s.Counters})
+				if s.RecordsIn == 0 { // a source
+					p.RecordsRead += s.RecordsOut
+					p.Watermark = min(p.Watermark, s.Watermark)
+				}
+			}
+			report.progress(p)
+		}
 	}
-	if err := run(ctx, config, program); err != nil {
+	err := run(ctx, config, program)
+	report.clear()
+	switch {
+	case err != nil:
 		fmt.Fprintf(stderr, "%s: %v\n", name, err)
 		return exitFailed
+	case c.Role == "worker":
+	case ctx.Err() != nil:
+		fmt.Fprintln(stderr, "stopped before the end, after a last checkpoint")
+		if c.CheckpointDir != "" {
+			fmt.Fprintln(stderr, "the same command with --restore=latest goes on from there")
+		}
+	default:
+		report.table(steps)
 	}
 	return exitOK
 }
