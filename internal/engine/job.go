@@ -60,8 +60,9 @@ type Options struct {
 	// Check makes the job verify that no element is changed after it was emitted, and that elements come back
 	// from their encoding: see emitCheck.
 	Check bool
-	// OnRecords, if set, is told how many records a source has read, from its subtask's goroutine.
-	OnRecords func(n int)
+	// OnRecords, if set, is told how many records a source has read, from its subtask's goroutine. If it
+	// returns true the subtask reads no more before its next snapshot.
+	OnRecords func(n int) (pause bool)
 
 	// OnSnapshot is given each subtask's part of a checkpoint, OnEnd is told that a subtask has processed
 	// everything. Both are called from the subtask's goroutine and must not wait.
@@ -89,6 +90,7 @@ type Job struct {
 
 	stages   []*Stage
 	subtasks []*subtask
+	mute     map[*Stage][]bool // see findMute
 
 	running sync.WaitGroup
 	mu      sync.Mutex
@@ -134,6 +136,7 @@ func NewJob(ctx context.Context, g *kernel.Graph, o Options) (*Job, error) {
 		j.onSnapshot = func(*SubtaskSnapshot) {}
 	}
 	j.ctx, j.cancel = context.WithCancel(ctx)
+	j.findMute()
 	j.layOut()
 	return j, nil
 }
@@ -206,6 +209,33 @@ func (j *Job) layOut() {
 			s.chain.edges = append(s.chain.edges, out)
 		}
 	}
+}
+
+// findMute finds the subtasks of this process from which no element will ever come: sources that have
+// nothing to read, and what only they feed. Only a job that is not restored needs it: see Merger.State.
+func (j *Job) findMute() {
+	j.mute = map[*Stage][]bool{}
+	if j.opts.Splits == nil || j.opts.Restore != nil {
+		return
+	}
+	for _, st := range j.stages {
+		mute := make([]bool, st.Parallelism)
+		for i := range mute {
+			root := st.Nodes[0]
+			mute[i] = j.local(st, i) && (len(st.In) > 0 || root.SetSplits != nil && len(j.opts.Splits(root, i, st.Parallelism)) == 0)
+			for _, e := range st.In {
+				for c := range e.channels() {
+					mute[i] = mute[i] && j.isMute(e, e.senderOf(i, c))
+				}
+			}
+		}
+		j.mute[st] = mute
+	}
+}
+
+func (j *Job) isMute(e *StageEdge, sender int) bool {
+	m := j.mute[e.From]
+	return m != nil && m[sender]
 }
 
 // Start runs the subtasks. Wait returns their first error.

@@ -69,6 +69,14 @@ func (e *StageEdge) channelOf(sender int) int {
 	return e.base + sender
 }
 
+// senderOf is the sender's subtask of the edge's channel c, counted from base, at a receiver's subtask.
+func (e *StageEdge) senderOf(receiver, c int) int {
+	if e.direct() {
+		return receiver
+	}
+	return c
+}
+
 // Channels is the number of input channels of each subtask of the stage.
 func (s *Stage) Channels() int {
 	n := 0

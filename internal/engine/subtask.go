@@ -50,6 +50,7 @@ type subtask struct {
 	sourceDone bool
 	wakeAt     eventtime.Time // an idle source is asked again then
 	notified   atomic.Bool    // or when its reader has called for it
+	paused     bool           // until the next snapshot: see Options.OnRecords
 	ended      bool           // End was sent; only checkpoints are left
 	stopping   bool
 	backends   []opBackend
@@ -137,7 +138,7 @@ func (s *subtask) loop() error {
 // until is when a parked subtask has something to do by the clock.
 func (s *subtask) until() eventtime.Time {
 	t := eventtime.Max
-	if s.source != nil && !s.sourceDone {
+	if s.source != nil && !s.sourceDone && !s.paused {
 		t = min(t, s.wakeAt)
 	}
 	if s.deadline != 0 {
@@ -251,7 +252,7 @@ func (s *subtask) announce() error {
 
 // poll asks the source for a batch.
 func (s *subtask) poll() (bool, error) {
-	if s.sourceDone {
+	if s.sourceDone || s.paused {
 		return false, nil
 	}
 	now := s.job.sched.Now()
@@ -266,7 +267,7 @@ func (s *subtask) poll() (bool, error) {
 	}
 	s.polled = p
 	if p.Records > 0 && s.job.opts.OnRecords != nil {
-		s.job.opts.OnRecords(p.Records)
+		s.paused = s.job.opts.OnRecords(p.Records)
 	}
 	switch {
 	case p.Status == connector.End:
@@ -506,7 +507,7 @@ func (s *subtask) snapshot(checkpoint int64, overtaking bool) error {
 		}
 		snap.Nodes = append(snap.Nodes, n)
 	}
-	s.pending, s.encoding, s.complete = snap, 0, false
+	s.pending, s.encoding, s.complete, s.paused = snap, 0, false, false
 	return nil
 }
 
@@ -601,6 +602,8 @@ func (s *subtask) open() error {
 			return &StepError{s.stage.Name(), fmt.Errorf("checkpoint %d has %d input channels, the job has %d: restore it at the parallelism at which it was taken", r.Checkpoint, len(r.Channels), len(s.codecs))}
 		}
 		s.merger.Restore(r.Merger)
+	} else {
+		s.passMute()
 	}
 	for i := range s.chain.ops {
 		o := &s.chain.ops[i]
@@ -632,6 +635,18 @@ func (s *subtask) open() error {
 	s.chain.all = true
 	s.chain.advanceTo(w)
 	return nil
+}
+
+// passMute lets the inputs from which nothing will come not hold the watermark: whether their senders have
+// said so yet would be chance, and with it which of the first elements are late.
+func (s *subtask) passMute() {
+	for _, e := range s.stage.In {
+		for c := range e.channels() {
+			if s.job.isMute(e, e.senderOf(s.index, c)) {
+				s.merger.Observe(e.base+c, eventtime.Max, false)
+			}
+		}
+	}
 }
 
 func (s *subtask) openContext(i int, r *SubtaskRestore) (*kernel.OpenContext, error) {

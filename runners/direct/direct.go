@@ -44,7 +44,8 @@ type Options struct {
 	ReadBatch int
 	// WatermarkInterval is the least time between two watermarks of a source. Default: after every read.
 	WatermarkInterval time.Duration
-	// RestoreEvery takes a checkpoint after every so many records read, stops the job and restores it.
+	// RestoreEvery takes a checkpoint after every so many records read, stops the job and restores it. Set
+	// ReadBatch too if that is less than what a source reads at once.
 	// 0: never.
 	RestoreEvery int
 	// Overtaking takes checkpoints whose barriers overtake elements (unaligned).
@@ -290,11 +291,13 @@ func (r *runner) options(keeper *checkpoint.Keeper) engine.Options {
 			r.me.Wake()
 		},
 	}
-	o.OnRecords = func(n int) {
+	o.OnRecords = func(n int) bool {
 		r.total.Add(int64(n))
-		if r.read.Add(int64(n)) >= int64(r.o.RestoreEvery) && r.o.RestoreEvery > 0 {
+		due := r.read.Add(int64(n)) >= int64(r.o.RestoreEvery) && r.o.RestoreEvery > 0
+		if due {
 			r.me.Wake()
 		}
+		return due
 	}
 	if r.last != nil {
 		o.Restore = func(stage string, subtask int) (*engine.SubtaskRestore, error) {

@@ -140,7 +140,7 @@ func (p *play[T]) Open(context.Context, connector.Subtask) (connector.Reader[Eve
 type reader[T any] struct {
 	*play[T]
 	next   int64
-	settle bool // the job was restored: it goes on with what it has first
+	settle bool // the job was started or restored: it does first what it can
 	buf    [1]Event[T]
 }
 
@@ -154,7 +154,7 @@ func (r *reader[T]) Assign(splits []int64) error {
 	for _, e := range r.events[:r.next] {
 		r.follow(e)
 	}
-	r.settle = r.next > 0
+	r.settle = true
 	return nil
 }
 

@@ -164,7 +164,7 @@ func (s *spread) options(w *worker, room int) engine.Options {
 			return s.last.Open(ctx, s.store, memory.Driver{}, statebackend.Config{KeyGroups: statebackend.RangeOf(sub, par, statebackend.DefaultKeyGroups)}, n.Name, sub)
 		},
 		RenewBase: w.keeper.RenewBase,
-		OnRecords: func(n int) { s.tell(func() { s.records += n }) },
+		OnRecords: func(n int) bool { s.tell(func() { s.records += n }); return false },
 		OnEnd:     func(string, int) { s.tell(func() { s.ended++ }) },
 		OnSnapshot: func(snap *engine.SubtaskSnapshot) {
 			p, err := w.keeper.Persist(context.Background(), snap)
