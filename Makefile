@@ -50,6 +50,17 @@ sim: ## random jobs, tables and values: RUNS of each, from SEED (printed; fresh 
 	go test ./internal/kernel -run Table -timeout 0 -kernel.runs=$(RUNS)
 	go test ./sdk/coder -run Random -timeout 0 -rapid.checks=$(RUNS) -rapid.seed=$(SEED)
 
+mutants: ## plant faults one at a time, each must be found: all, or N=6 drawn at random; minutes
+	go test ./testing/mutants -v -timeout 0 -mutants=$(or $(N),all)
+
+bench: ## the record path, the exchange and keyed steps beside hand-written loops
+	go test ./runners/direct -run xxx -bench Path -benchtime 8x
+	go test ./runners/distributed/transport -run xxx -bench Exchange -benchtime 8x
+	go test ./internal/kernel -run xxx -bench . -benchtime 8x
+
+failpoints: ## flights as processes, killed at each named failpoint; needs RocksDB
+	scripts/failpoints.sh
+
 explore: ## every interleaving of the checkpoint log's writers, within bounds: 8 minutes, 3 GB
 	MILLSTREAM_EXPLORE=long go test ./runners/distributed/checkpoint/commitlog -run ExploreOneHistory -v -timeout 0
 
