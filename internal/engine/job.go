@@ -3,7 +3,7 @@
 // (asynchronous barrier snapshots: Carbone et al. 2015, after Chandy and Lamport 1985).
 //
 // Reading order: scheduler.go (where goroutines wait), inbox.go, aligner.go (what barriers mean),
-// merger.go (watermarks), subtask.go (the loop), chain.go, stage.go, job.go, remote.go.
+// merger.go (watermarks), subtask.go (the loop), barrier.go, chain.go, stage.go, job.go, remote.go.
 package engine
 
 import (

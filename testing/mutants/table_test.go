@@ -14,6 +14,7 @@ var (
 
 const (
 	subtaskGo    = "internal/engine/subtask.go"
+	barrierGo    = "internal/engine/barrier.go"
 	chainGo      = "internal/engine/chain.go"
 	inboxGo      = "internal/engine/inbox.go"
 	alignerGo    = "internal/engine/aligner.go"
@@ -46,7 +47,7 @@ var mutants = []mutant{
 		"if err := s.record(p.channel, p.Item); err != nil {\n\t\t\treturn err\n\t\t}", "defer s.record(p.channel, p.Item)", randomJobs},
 
 	// 3. A barrier comes after what was before it and before what was after it.
-	{"operators are not emptied before a barrier", subtaskGo,
+	{"operators are not emptied before a barrier", barrierGo,
 		"was := s.force\n\ts.force = was || overtaking\n\terr := s.chain.flush()", "was := s.force\n\ts.force = was || overtaking\n\tvar err error", randomJobs},
 	{"operators are not emptied before a watermark", chainGo,
 		"if err := c.flushOp(c.pos); err != nil {\n\t\t\treturn false, err\n\t\t}", "", randomJobs},
@@ -180,13 +181,13 @@ var mutants = []mutant{
 		"edge(t.owned.End)}", "edge(statebackend.KeyGroup(t.groups))}", table},
 
 	// 12. At most one checkpoint is in progress at a subtask; checkpoints that are given up lose nothing.
-	{"a newer snapshot takes the place of one not handed over", subtaskGo,
+	{"a newer snapshot takes the place of one not handed over", barrierGo,
 		"if s.pending != nil { // one at a time: the older is finished first\n\t\tif err := s.encode(1 << 30); err != nil {\n\t\t\treturn err\n\t\t}\n\t}\n", "", randomJobs},
 	{"an older barrier starts an alignment", alignerGo,
 		"if checkpoint < a.current || checkpoint == a.current && a.phase == phaseNone {", "if checkpoint == a.current && a.phase == phaseNone {", scripts},
 	{"the end of the last input forgets a triggered checkpoint", alignerGo,
 		"return a.triggerIfOpen(acts) // a newer", "return acts // a newer", scripts},
-	{"the changes of a snapshot that was given up are lost", subtaskGo,
+	{"the changes of a snapshot that was given up are lost", barrierGo,
 		"s.pending.Aborted, s.complete = true, true\n\t\t\t\terr = s.encode(1 << 30)", "s.pending = nil", randomJobs},
 	{"deltas of checkpoints that were given up are lost", checkpointGo,
 		"return &Keyed{Base: base, Deltas: slices.Clone(l.unconfirmed)}, nil", "return &Keyed{Base: base, Deltas: []Delta{d}}, nil", randomJobs},
@@ -202,6 +203,6 @@ var mutants = []mutant{
 		"o.any = len(c.Restore.Blob) > 0 && c.Restore.Blob[0] == 1", "", panes},
 	{"an operator's watermark is not restored", subtaskGo,
 		"o.wm = n.Watermark\n", "", lateJobs},
-	{"a source's watermark is stored before it is told", subtaskGo,
+	{"a source's watermark is stored before it is told", barrierGo,
 		"n.Watermark = s.chain.w // the root", "n.Watermark = o.wm // the root", lateJobs},
 }
