@@ -187,22 +187,32 @@ func Run(ctx context.Context, c Config, p Program) error {
 	if err != nil {
 		return err
 	}
+	// Whatever can fail for reasons of this process comes before the claim: a claim deposes the leader before us.
+	apiListener, err := sec.listenAPI(c.HTTP)
+	if err != nil {
+		return errors.Join(err, ln.Close())
+	}
+	closeAll := func(err error) error {
+		err = errors.Join(err, ln.Close())
+		if apiListener != nil {
+			err = errors.Join(err, apiListener.Close())
+		}
+		return err
+	}
 	o := coordinator.Options{
 		Name: p.Name, Graph: g, Identity: coordinator.Identity{Executable: exe, Flags: p.flags(), Plan: g.Plan()},
 		Args: p.Args, Env: settingsOf(os.Environ()), Settings: c.settings(), Core: c.core(), Logger: c.Logger,
 	}
 	if err := c.takeUp(ctx, p, g, ln.Addr().String(), &o); err != nil {
-		return errors.Join(err, ln.Close())
+		return closeAll(err)
 	}
 	server, err := coordinator.NewServer(o)
 	if err != nil {
-		return errors.Join(err, ln.Close())
+		return closeAll(err)
 	}
 	api := func() error { return nil }
-	if c.HTTP != "" {
-		if api, err = sec.serveAPI(c.HTTP, server.Handler(), c.Logger); err != nil {
-			return errors.Join(err, ln.Close())
-		}
+	if apiListener != nil {
+		api = sec.serveAPI(apiListener, server.Handler(), c.Logger)
 	}
 	rpc := grpc.NewServer(
 		grpc.Creds(control.Credentials(sec.token, sec.server)), grpc.ConnectionTimeout(10*time.Second),

@@ -16,6 +16,7 @@ import (
 	"net/http"
 	"os"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -73,6 +74,9 @@ func (s *security) listen(address string) (net.Listener, error) {
 		return nil, fmt.Errorf("listen on %s: beyond this machine --token-file or --tls-cert, --tls-key and --tls-ca are required", address)
 	}
 	ln, err := net.Listen("tcp", address)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, fmt.Errorf("listen on %s: another process uses that port: choose another", address)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", address, err)
 	}
@@ -84,16 +88,21 @@ func loopback(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// serveAPI serves HTTP and returns how to stop it. Beyond loopback the token is asked for, as a bearer token.
-func (s *security) serveAPI(address string, h http.Handler, logger *slog.Logger) (stop func() error, err error) {
+// listenAPI listens for HTTP; a nil listener means that there is no API.
+func (s *security) listenAPI(address string) (net.Listener, error) {
+	if address == "" {
+		return nil, nil
+	}
 	ln, err := s.listen(address)
 	if err != nil {
-		return nil, fmt.Errorf("status API: %w", err)
+		return nil, fmt.Errorf("--http=%s: %w", address, err)
 	}
-	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		return nil, err
-	}
+	return ln, nil
+}
+
+// serveAPI serves HTTP and returns how to stop it. Beyond loopback the token is asked for, as a bearer token.
+func (s *security) serveAPI(ln net.Listener, h http.Handler, logger *slog.Logger) (stop func() error) {
+	host, _, _ := net.SplitHostPort(ln.Addr().String())
 	if s.token != nil && !loopback(host) {
 		h = bearer(s.token, h)
 	}
@@ -117,7 +126,7 @@ func (s *security) serveAPI(address string, h http.Handler, logger *slog.Logger)
 			return fmt.Errorf("status API: %w", err)
 		}
 		return nil
-	}, nil
+	}
 }
 
 func bearer(token []byte, h http.Handler) http.Handler {

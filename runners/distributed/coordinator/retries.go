@@ -1,6 +1,9 @@
 package coordinator
 
-import "strings"
+import (
+	"regexp"
+	"strings"
+)
 
 // retries counts failures by step and error. A count is forgotten only once a checkpoint is complete that
 // was triggered after the step had passed the place where it failed: a checkpoint before that place says
@@ -29,8 +32,7 @@ func (r *retries) failed(e StepFailed) (n int, more bool) {
 	if r.seen == nil {
 		r.seen = map[failureKey]*failure{}
 	}
-	text, _, _ := strings.Cut(e.Err.Error(), "\n") // what follows may be a stack, which is never the same twice
-	k := failureKey{e.Step, text}
+	k := failureKey{e.Step, stable(e.Err.Error())}
 	f := r.seen[k]
 	if f == nil {
 		f = &failure{}
@@ -42,6 +44,16 @@ func (r *retries) failed(e StepFailed) (n int, more bool) {
 	}
 	f.passed, f.resetBy = false, 0
 	return f.count, f.count <= r.limit
+}
+
+// varying are the parts of messages that differ although the failure is the same: numbers of attempts and
+// checkpoints, random names of files and objects.
+var varying = regexp.MustCompile(`[0-9A-Z]{8,}|[0-9]+`)
+
+// stable is what failures of one kind have in common.
+func stable(text string) string {
+	text, _, _ = strings.Cut(text, "\n") // what follows may be a stack, which is never the same twice
+	return varying.ReplaceAllString(text, "#")
 }
 
 // progress takes what the steps of an attempt have taken so far.

@@ -1,0 +1,39 @@
+package distributed
+
+import (
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/millstream/millstream/sdk"
+	"github.com/millstream/millstream/statebackend"
+	"github.com/millstream/millstream/statebackend/memory"
+	"github.com/millstream/millstream/statebackend/storage"
+	"github.com/millstream/millstream/statebackend/storage/file"
+)
+
+// A claim deposes whoever leads: a coordinator that cannot start for a reason of its own must not make one.
+func TestACoordinatorThatCannotStartClaimsNothing(t *testing.T) {
+	busy, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer busy.Close()
+	dir := t.TempDir()
+	err = Run(t.Context(), Config{
+		Role: "coordinator", Workers: 1, Parallelism: 1, StateBackend: "filesystem", CheckpointDir: "file://" + dir,
+		CheckpointInterval: time.Second, CheckpointMode: "aligned", RetainCheckpoints: 1, HTTP: busy.Addr().String(),
+	}, Program{
+		Name: "idle", Build: func(p *sdk.Pipeline) error { sdk.Create("none", p, 1); return nil },
+		Backends: map[string]statebackend.Driver{"memory": memory.Driver{}}, Storages: []storage.Driver{file.Driver},
+	})
+	if err == nil || !strings.Contains(err.Error(), "choose another") {
+		t.Errorf("the port is in use: %v", err)
+	}
+	left, err := os.ReadDir(dir)
+	if err != nil || len(left) > 0 {
+		t.Errorf("it left %v in the checkpoint directory, %v", left, err)
+	}
+}
