@@ -170,7 +170,7 @@ func (s *FileSink[T]) link(p Part) error {
 	case errors.Is(err, fs.ErrNotExist):
 		_, there := os.Lstat(to)
 		if errors.Is(there, fs.ErrNotExist) {
-			return fmt.Errorf("part is lost: neither %s nor %s exists; was the directory emptied, or is it not the same on all machines?", from, to)
+			return fmt.Errorf("%w: part is lost: neither %s nor %s exists; was the directory emptied or changed, or is it not the same on all machines?", connector.ErrPermanent, from, to)
 		}
 		return there
 	}

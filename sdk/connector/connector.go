@@ -3,6 +3,7 @@ package connector
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/millstream/millstream/sdk/window"
@@ -81,6 +82,10 @@ type Sink[T, C any] interface {
 	// idempotent: after a failure the same committables come again, in the order of their checkpoints.
 	Commit(ctx context.Context, checkpoint int64, committables []C) error
 }
+
+// ErrPermanent is wrapped by errors of Commit that trying again cannot mend: prepared output that is gone.
+// The job stops at once and keeps the checkpoint that lists it. Other errors of Commit are tried again.
+var ErrPermanent = errors.New("cannot be mended by trying again")
 
 // Writer is owned by one goroutine.
 type Writer[T, C any] interface {

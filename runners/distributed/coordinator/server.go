@@ -15,6 +15,7 @@ import (
 	"github.com/millstream/millstream/internal/kernel"
 	"github.com/millstream/millstream/runners/distributed/checkpoint/commitlog"
 	"github.com/millstream/millstream/runners/distributed/control"
+	"github.com/millstream/millstream/sdk/connector"
 	"github.com/millstream/millstream/statebackend/storage"
 )
 
@@ -229,7 +230,7 @@ func (s *Server) act(ctx context.Context, a Action) {
 	case Commit:
 		s.working.Go(func() {
 			err := s.commit(ctx, a)
-			s.tell(Committed{a.Checkpoint, err, errors.Is(err, storage.ErrPermanent)})
+			s.tell(Committed{a.Checkpoint, err, errors.Is(err, storage.ErrPermanent) || errors.Is(err, connector.ErrPermanent)})
 		})
 	}
 }
