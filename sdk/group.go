@@ -77,6 +77,7 @@ func LateTo[T any](dst *PCollection[T]) GroupOrStepOption { return lateTo{newOut
 
 // GroupByKey gives, for each key and window, all values, in no particular order.
 func GroupByKey[K comparable, V any](name string, in PCollection[KV[K, V]], opts ...GroupOption) PCollection[KV[K, Iterable[V]]] {
+	useIterable[V](in.p)
 	var v V
 	a := aggregation[K, []V, Iterable[V]]{
 		name: name, kind: "group by key",
@@ -141,6 +142,8 @@ func CoGroupByKey[K comparable, A, B any](name string, left PCollection[KV[K, A]
 		left.p.errorf(name, "its inputs are windowed unlike: %v and %v; window both with the same WindowInto", left.info().windowing, right.info().windowing)
 		return PCollection[KV[K, CoGroup[A, B]]]{p: left.p}
 	}
+	useIterable[A](left.p)
+	useIterable[B](left.p)
 	var va A
 	var vb B
 	a := aggregation[K, coAcc[A, B], CoGroup[A, B]]{
@@ -277,6 +280,30 @@ func (it Iterable[V]) All() iter.Seq[V] { return slices.Values(it.vs) }
 
 // Len is the number of values.
 func (it Iterable[V]) Len() int { return len(it.vs) }
+
+// useIterable makes p encode an Iterable[V] as it does a []V: with the coders of UseCoder, which an
+// Iterable's own methods do not know, and without their allocations.
+func useIterable[V any](p *Pipeline) {
+	if p == nil {
+		return // reported by usable
+	}
+	if c, err := CoderOf[[]V](p); err == nil { // else the accumulator has none, which is reported
+		UseCoder(p, iterableCoder[V]{c})
+	}
+}
+
+type iterableCoder[V any] struct{ slice coder.Coder[[]V] }
+
+func (c iterableCoder[V]) Append(dst []byte, it Iterable[V]) ([]byte, error) {
+	return c.slice.Append(dst, it.vs)
+}
+
+func (c iterableCoder[V]) Decode(src []byte) (it Iterable[V], rest []byte, err error) {
+	it.vs, rest, err = c.slice.Decode(src)
+	return it, rest, err
+}
+
+func (c iterableCoder[V]) Spec() coder.Spec { return coder.SpecOf(c.slice) }
 
 // MarshalBinary encodes the values by the coder of their slice.
 func (it Iterable[V]) MarshalBinary() ([]byte, error) {

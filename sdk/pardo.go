@@ -55,7 +55,7 @@ type Failed[T any] = kernel.Failed[T]
 //
 //	Declare(*sdk.Decl)                                            outputs and metrics; also called when the pipeline is built
 //	Setup(context.Context, sdk.Subtask) error                     once, before the first element
-//	FinishBundle(context.Context, *sdk.Emitter[Out]) error        before every watermark and checkpoint: emit what was kept back
+//	FinishBundle(context.Context, *sdk.Emitter[Out]) error        after elements, before any watermark or checkpoint: emit what was kept back
 //	Teardown() error                                              once, at the end, also after an error
 type DoFn[In, Out any] interface {
 	ProcessElement(c *ProcessContext, in In, emit *Emitter[Out]) error

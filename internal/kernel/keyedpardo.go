@@ -62,6 +62,7 @@ type keyedParDo[K comparable, V, Out any] struct {
 	overdue bool // a timer was set at or before w by an element
 
 	call   call[K] // in progress
+	bundle bool    // something was processed since FinishBundle
 	misuse error   // of a timer
 }
 
@@ -272,7 +273,7 @@ func (o *keyedParDo[K, V, Out]) emitLate() (err error) {
 
 // start makes cells and timers stand for a key and window, during a call.
 func (o *keyedParDo[K, V, Out]) start(kind callKind, k K, win window.Window, s *segment[K, keyState], e *entry[K, keyState]) {
-	o.call = call[K]{kind: kind, key: k, win: win, s: s, e: e}
+	o.call, o.bundle = call[K]{kind: kind, key: k, win: win, s: s, e: e}, true
 	if e == nil {
 		o.cells.Begin(nil)
 		return
@@ -404,9 +405,10 @@ func (o *keyedParDo[K, V, Out]) end(err error) error {
 // Flush implements Flusher: it finishes the bundle. What FinishBundle emits has the header of the last
 // element or timer.
 func (o *keyedParDo[K, V, Out]) Flush() error {
-	if o.Fns.FinishBundle == nil {
+	if o.Fns.FinishBundle == nil || !o.bundle {
 		return nil
 	}
+	o.bundle = false
 	o.begin()
 	err := o.Fns.FinishBundle(o.c.ctx, &o.out)
 	if err != nil {

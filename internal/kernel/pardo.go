@@ -219,6 +219,7 @@ type parDoOp[In, Out any] struct {
 	failed *Emitter[Failed[In]] // if errors go to an output
 	toPort bool
 	set    bool
+	bundle bool // elements came since FinishBundle
 }
 
 // NewParDo returns an operator that calls user code for each element. Port 0 has its output, then come
@@ -258,6 +259,7 @@ func (o *parDoOp[In, Out]) Process(_ int, b Batch) error {
 		e.begin(&o.c.at)
 	}
 	rows := b.(*Rows[In]).E
+	o.bundle = true
 	process := o.fns.Process
 	for i := range rows {
 		r := &rows[i]
@@ -287,9 +289,10 @@ func (o *parDoOp[In, Out]) end() error {
 // Flush implements Flusher: it finishes the bundle. What FinishBundle emits has the header of the last
 // element.
 func (o *parDoOp[In, Out]) Flush() error {
-	if o.fns.FinishBundle == nil {
+	if o.fns.FinishBundle == nil || !o.bundle {
 		return nil
 	}
+	o.bundle = false
 	for _, e := range o.emits {
 		e.begin(&o.c.at)
 	}
