@@ -1,6 +1,7 @@
 package sdk_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"testing"
@@ -277,4 +278,21 @@ func TestAggregationsInSeries(t *testing.T) {
 		passert.Empty("late", late)
 		return nil
 	})
+}
+
+// nothing is a source without splits.
+type nothing struct{ *memio.SliceSource[int64] }
+
+func (nothing) Splits(context.Context) ([]memio.Split, error) { return nil, nil }
+
+// The identity of a combine comes at the end of time: nothing downstream may be there before it.
+func TestIdentityOfASourceWithoutSplitsIsNotLate(t *testing.T) {
+	ptest.Run(t, func(p *sdk.Pipeline) error {
+		none := sdk.CombineGlobally("of none", sdk.Read("none", p, nothing{}), stats.CountFn[int64]{})
+		both := sdk.Flatten("both", none, sdk.Read("some", p, memio.Source([]int64{1, 2, 3}, memio.Splits(2))))
+		var late sdk.PCollection[int64]
+		passert.Equals("counted", sdk.CombineGlobally("count", both, stats.CountFn[int64]{}, sdk.LateTo(&late)), 4)
+		passert.Empty("late", late)
+		return nil
+	}, ptest.Runs(20))
 }

@@ -211,33 +211,6 @@ func (j *Job) layOut() {
 	}
 }
 
-// findMute finds the subtasks of this process from which no element will ever come: sources that have
-// nothing to read, and what only they feed. Only a job that is not restored needs it: see Merger.State.
-func (j *Job) findMute() {
-	j.mute = map[*Stage][]bool{}
-	if j.opts.Splits == nil || j.opts.Restore != nil {
-		return
-	}
-	for _, st := range j.stages {
-		mute := make([]bool, st.Parallelism)
-		for i := range mute {
-			root := st.Nodes[0]
-			mute[i] = j.local(st, i) && (len(st.In) > 0 || root.SetSplits != nil && len(j.opts.Splits(root, i, st.Parallelism)) == 0)
-			for _, e := range st.In {
-				for c := range e.channels() {
-					mute[i] = mute[i] && j.isMute(e, e.senderOf(i, c))
-				}
-			}
-		}
-		j.mute[st] = mute
-	}
-}
-
-func (j *Job) isMute(e *StageEdge, sender int) bool {
-	m := j.mute[e.From]
-	return m != nil && m[sender]
-}
-
 // Start runs the subtasks. Wait returns their first error.
 func (j *Job) Start() {
 	j.running.Add(len(j.subtasks))

@@ -252,14 +252,11 @@ func (s *subtask) announce() error {
 
 // poll asks the source for a batch.
 func (s *subtask) poll() (bool, error) {
-	if s.sourceDone || s.paused {
+	now, wasIdle := s.job.sched.Now(), s.polled.Inactive
+	early := s.polled.Status == connector.Idle && now < s.wakeAt
+	if s.sourceDone || s.paused || early && !s.notified.Swap(false) { // woken for something else
 		return false, nil
 	}
-	now := s.job.sched.Now()
-	if s.polled.Status == connector.Idle && now < s.wakeAt && !s.notified.Swap(false) {
-		return false, nil // woken for something else
-	}
-	wasIdle := s.polled.Inactive
 	s.chain.running = 0
 	p, err := s.source.Poll(now)
 	if err != nil {
@@ -502,18 +499,6 @@ func (s *subtask) open() error {
 	s.chain.all = true
 	s.chain.advanceTo(w)
 	return nil
-}
-
-// passMute lets the inputs from which nothing will come not hold the watermark: whether their senders have
-// said so yet would be chance, and with it which of the first elements are late.
-func (s *subtask) passMute() {
-	for _, e := range s.stage.In {
-		for c := range e.channels() {
-			if s.job.isMute(e, e.senderOf(s.index, c)) {
-				s.merger.Observe(e.base+c, eventtime.Max, false)
-			}
-		}
-	}
 }
 
 func (s *subtask) openContext(i int, r *SubtaskRestore) (*kernel.OpenContext, error) {
