@@ -40,7 +40,7 @@ type Options struct {
 	// at the end, or 1s if a source is unbounded.
 	CheckpointInterval time.Duration
 	// ReadBatch is the greatest number of records that a source reads at once; a watermark may follow them.
-	// Default 1024. With 1 it follows each record, which makes lateness independent of chance.
+	// Default 1024. With 1 it follows each record, so that which records of a split are late is no chance.
 	ReadBatch int
 	// WatermarkInterval is the least time between two watermarks of a source. Default: after every read.
 	WatermarkInterval time.Duration
