@@ -162,12 +162,13 @@ func runDistributed(ctx context.Context, name string, build func(*sdk.Pipeline) 
 // parseOwn sets the program's own flags from the coordinator's arguments. Those of the runners in them are
 // the coordinator's affair: a worker is told its settings.
 func parseOwn(fs *flag.FlagSet, args []string) error {
+	var err error
 	fs.VisitAll(func(f *flag.Flag) {
 		if !runnerFlag(f.Name) {
-			fs.Set(f.Name, f.DefValue)
+			err = errors.Join(err, f.Value.Set(f.DefValue))
 		}
 	})
-	return fs.Parse(args)
+	return errors.Join(err, fs.Parse(args))
 }
 
 // ownFlags lists the program's own flags with their values.
