@@ -1,7 +1,6 @@
 package sdk
 
 import (
-	"context"
 	"fmt"
 
 	"github.com/millstream/millstream/internal/kernel"
@@ -83,18 +82,6 @@ func ParDoPerKey[K comparable, V, Out any, F KeyedDoFn[K, V, Out]](name string, 
 
 func keyedFns[K comparable, V, Out any, F KeyedDoFn[K, V, Out]](f F) kernel.KeyedFns[K, V, Out] {
 	fns := kernel.KeyedFns[K, V, Out]{Declare: f.Declare, Process: f.ProcessElement}
-	if s, ok := any(f).(interface {
-		Setup(context.Context, Subtask) error
-	}); ok {
-		fns.Setup = s.Setup
-	}
-	if b, ok := any(f).(interface {
-		FinishBundle(context.Context, *Emitter[Out]) error
-	}); ok {
-		fns.FinishBundle = b.FinishBundle
-	}
-	if t, ok := any(f).(interface{ Teardown() error }); ok {
-		fns.Teardown = t.Teardown
-	}
+	fns.Setup, fns.FinishBundle, fns.Teardown = lifecycleOf[Out](f)
 	return fns
 }

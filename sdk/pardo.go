@@ -148,19 +148,7 @@ func ParDo[In, Out any, F DoFn[In, Out]](name string, in PCollection[In], fn F, 
 		if d, ok := any(f).(interface{ Declare(*Decl) }); ok {
 			fns.Declare = d.Declare
 		}
-		if s, ok := any(f).(interface {
-			Setup(context.Context, Subtask) error
-		}); ok {
-			fns.Setup = s.Setup
-		}
-		if b, ok := any(f).(interface {
-			FinishBundle(context.Context, *Emitter[Out]) error
-		}); ok {
-			fns.FinishBundle = b.FinishBundle
-		}
-		if t, ok := any(f).(interface{ Teardown() error }); ok {
-			fns.Teardown = t.Teardown
-		}
+		fns.Setup, fns.FinishBundle, fns.Teardown = lifecycleOf[Out](f)
 		return fns
 	}, config)
 }
@@ -255,6 +243,24 @@ func addWithOutputs[In, Out any](name string, n *kernel.Node, p *Pipeline, info 
 		f()
 	}
 	return true
+}
+
+// lifecycleOf returns the optional methods of a DoFn that any step may have; nil for those that it has not.
+func lifecycleOf[Out any](f any) (setup func(context.Context, Subtask) error, finish func(context.Context, *Emitter[Out]) error, teardown func() error) {
+	if s, ok := f.(interface {
+		Setup(context.Context, Subtask) error
+	}); ok {
+		setup = s.Setup
+	}
+	if b, ok := f.(interface {
+		FinishBundle(context.Context, *Emitter[Out]) error
+	}); ok {
+		finish = b.FinishBundle
+	}
+	if t, ok := f.(interface{ Teardown() error }); ok {
+		teardown = t.Teardown
+	}
+	return setup, finish, teardown
 }
 
 // prototypeCopy is a shallow copy of what fn points to, or fn itself.
