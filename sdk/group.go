@@ -92,7 +92,7 @@ func GroupByKey[K comparable, V any](name string, in PCollection[KV[K, V]], opts
 func CombinePerKey[K comparable, V, A, Out any, F CombineFn[V, A, Out]](name string, in PCollection[KV[K, V]], fn F, opts ...GroupOption) PCollection[KV[K, Out]] {
 	a := aggregation[K, A, Out]{
 		name: name, kind: "combine", create: fn.CreateAccumulator, extract: fn.ExtractOutput,
-		spec: []string{fmt.Sprintf("fn=%T", fn)},
+		fn: fmt.Sprintf("%T", fn), spec: []string{fmt.Sprintf("fn=%T", fn)},
 	}
 	return aggregate(a, groupConfigOf(in.p, opts), inputOf(&a, in, fn.AddInput))
 }
@@ -110,7 +110,7 @@ func CombineGlobally[V, A, Out any, F CombineFn[V, A, Out]](name string, in PCol
 		})
 		a := aggregation[bool, A, Out]{
 			name: "combine", kind: "combine", create: fn.CreateAccumulator, extract: fn.ExtractOutput,
-			spec: []string{fmt.Sprintf("fn=%T", fn)}, global: true,
+			fn: fmt.Sprintf("%T", fn), spec: []string{fmt.Sprintf("fn=%T", fn)}, global: true,
 		}
 		var late PCollection[KV[bool, V]]
 		all := aggregate(a, groupConfigOf(in.p, []GroupOption{LateTo(&late)}), inputOf(&a, one, fn.AddInput))
@@ -167,6 +167,7 @@ type aggregation[K comparable, A, Out any] struct {
 	create     func() A
 	extract    func(A) Out
 	size       func(*A) int
+	fn         string
 	spec       []string
 	global     bool
 	inputs     int
@@ -234,8 +235,10 @@ func aggregate[K comparable, A, Out any](a aggregation[K, A, Out], config groupC
 	}
 	n := &kernel.Node{
 		Kind: a.kind, Keyed: true, Single: a.global, Ports: []kernel.Port{port[KV[K, Out]](p, "out")},
-		State: []string{"key=" + key.Spec().String(), "accumulator=" + coder.SpecOf(acc).String(), "windows=" + fmt.Sprintf("%+v", w.Fn)},
-		Spec:  append(slices.Clone(a.spec), "windowing="+w.String()),
+		State: []kernel.StatePart{
+			encodedBy("key", key.Spec()), encodedBy("accumulator", coder.SpecOf(acc)), {Kind: "windows", Type: fmt.Sprintf("%+v", w.Fn)},
+		},
+		Fn: a.fn, Spec: append(slices.Clone(a.spec), "windowing="+w.String()),
 		New: func() kernel.Operator {
 			return kernel.NewAggregate(spec, func() (ks []kernel.AggregateInput[K, A, Out]) {
 				for _, in := range inputs {

@@ -82,9 +82,9 @@ func Read[T, S any, Src connector.Source[T, S]](name string, p *Pipeline, src Sr
 	}
 	n := &kernel.Node{
 		Kind: "read", Ports: []kernel.Port{port[T](p, "out")}, Splits: spec.EncodeSplits, SetSplits: kernel.SetSplits[T, S],
-		New:   func() kernel.Operator { return kernel.NewSource(spec) },
-		Spec:  []string{fmt.Sprintf("source=%T", src)},
-		State: []string{"split=" + coder.SpecOf(splits).String()},
+		New: func() kernel.Operator { return kernel.NewSource(spec) },
+		Fn:  fmt.Sprintf("%T", src), Spec: []string{fmt.Sprintf("source=%T", src)},
+		State: []kernel.StatePart{encodedBy("split", coder.SpecOf(splits))},
 	}
 	c := collection{windowing: defaultWindowing, bounded: true, timed: config.at != nil}
 	if u, ok := any(src).(connector.Unbounded); ok {
@@ -110,9 +110,9 @@ func Write[T, C any, S connector.Sink[T, C]](name string, in PCollection[T], sin
 	spec := kernel.SinkSpec[T, C]{Sink: sink, Committable: committables}
 	in.p.add(name, &kernel.Node{
 		Kind: "write", Inputs: []kernel.Edge{forward(in)}, Sink: spec.Node(),
-		New:   func() kernel.Operator { return kernel.NewSink(spec) },
-		Spec:  []string{fmt.Sprintf("sink=%T", sink)},
-		State: []string{"committable=" + coder.SpecOf(committables).String()},
+		New: func() kernel.Operator { return kernel.NewSink(spec) },
+		Fn:  fmt.Sprintf("%T", sink), Spec: []string{fmt.Sprintf("sink=%T", sink)},
+		State: []kernel.StatePart{encodedBy("committable", coder.SpecOf(committables))},
 	})
 }
 

@@ -64,8 +64,9 @@ func ParDoPerKey[K comparable, V, Out any, F KeyedDoFn[K, V, Out]](name string, 
 	w := in.info().windowing
 	n := &kernel.Node{
 		Kind: "keyed pardo", Keyed: true, Inputs: []kernel.Edge{keyed(in, key)},
+		Fn: fmt.Sprintf("%T", fn), Expires: decl.Expires(),
 		Spec:  []string{fmt.Sprintf("fn=%T", fn), "windowing=" + w.String()},
-		State: append([]string{"key=" + key.Spec().String()}, decl.StateSpec()...),
+		State: append([]kernel.StatePart{encodedBy("key", key.Spec())}, decl.StateParts()...),
 		New: func() kernel.Operator {
 			return kernel.NewKeyedParDo(kernel.KeyedSpec[K, V, Out]{
 				Fns: keyedFns[K, V, Out](prototypeCopy(fn)), Key: key, Lateness: w.AllowedLateness,

@@ -1,6 +1,7 @@
 package sdk
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -142,7 +143,7 @@ func ParDo[In, Out any, F DoFn[In, Out]](name string, in PCollection[In], fn F, 
 		in.p.errorf(name, "%w", err)
 		return PCollection[Out]{p: in.p}
 	}
-	return parDo(name, in, fmt.Sprintf("fn=%T", fn), func() kernel.ParDoFns[In, Out] {
+	return parDo(name, in, fmt.Sprintf("%T", fn), func() kernel.ParDoFns[In, Out] {
 		f := prototypeCopy(fn)
 		fns := kernel.ParDoFns[In, Out]{Process: f.ProcessElement}
 		if d, ok := any(f).(interface{ Declare(*Decl) }); ok {
@@ -159,10 +160,10 @@ func ParDoFunc[In, Out any](name string, in PCollection[In], f func(*ProcessCont
 	if !in.usable(name) {
 		return PCollection[Out]{p: in.p}
 	}
-	return parDo(name, in, "fn=func", func() kernel.ParDoFns[In, Out] { return kernel.ParDoFns[In, Out]{Process: f} }, config)
+	return parDo(name, in, "", func() kernel.ParDoFns[In, Out] { return kernel.ParDoFns[In, Out]{Process: f} }, config)
 }
 
-func parDo[In, Out any](name string, in PCollection[In], spec string, fns func() kernel.ParDoFns[In, Out], config stepConfig) PCollection[Out] {
+func parDo[In, Out any](name string, in PCollection[In], fn string, fns func() kernel.ParDoFns[In, Out], config stepConfig) PCollection[Out] {
 	if config.lateTo != nil {
 		in.p.errorf(name, "LateTo is for steps that keep state by window; this one drops nothing")
 		return PCollection[Out]{p: in.p}
@@ -172,7 +173,7 @@ func parDo[In, Out any](name string, in PCollection[In], spec string, fns func()
 		d(&decl)
 	}
 	n := &kernel.Node{
-		Kind: "pardo", Inputs: []kernel.Edge{forward(in)}, Spec: []string{spec},
+		Kind: "pardo", Inputs: []kernel.Edge{forward(in)}, Fn: fn, Spec: []string{"fn=" + cmp.Or(fn, "func")},
 		New: func() kernel.Operator { return kernel.NewParDo(fns(), config.errorsTo != nil) },
 	}
 	if !addWithOutputs[In, Out](name, n, in.p, in.info(), config, decl.Outputs) {

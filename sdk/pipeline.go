@@ -171,26 +171,28 @@ func (p *Pipeline) add(name string, n *kernel.Node, outs ...collection) bool {
 	p.graph.Nodes = append(p.graph.Nodes, n)
 	for i, o := range outs {
 		p.out[outputKey{n.ID, i}] = o
+		n.Ports[i].Bounded, n.Ports[i].Windowing = o.bounded, o.windowing.strategy()
 	}
 	return true
 }
 
 // port describes an output of type T.
 func port[T any](p *Pipeline, name string) kernel.Port {
-	return kernel.Port{Name: name, Type: reflect.TypeFor[T]().String(), Codec: codecOf[T](p)}
-}
-
-// codecOf is the batch codec of T. A type that has no encoding fails where bytes are needed.
-func codecOf[T any](p *Pipeline) *kernel.Codec[T] {
 	c, err := coder.Of[T](p.coders...)
 	if err != nil {
-		return kernel.NewCodec[T](noCoder[T]{err})
+		c = noCoder[T]{err}
 	}
-	return kernel.NewCodec(c)
+	return kernel.Port{Name: name, Type: reflect.TypeFor[T]().String(), Codec: kernel.NewCodec(c), Coder: coder.SpecOf(c)}
 }
 
-// noCoder is the coder of a type without one: a collection that never leaves its goroutine needs none.
+// noCoder is the coder of a type without one: it fails where bytes are needed. A collection that never
+// leaves its goroutine needs none.
 type noCoder[T any] struct{ err error }
+
+// Spec says that there is none.
+func (n noCoder[T]) Spec() coder.Spec {
+	return coder.Spec{URN: "millstream:coder:none:v1", Detail: reflect.TypeFor[T]().String()}
+}
 
 func (n noCoder[T]) Append([]byte, T) ([]byte, error)         { return nil, n.err }
 func (n noCoder[T]) Decode([]byte) (v T, _ []byte, err error) { return v, nil, n.err }
@@ -205,6 +207,11 @@ func forward[T any](in PCollection[T]) kernel.Edge {
 func keyed[K comparable, V any](in PCollection[KV[K, V]], key coder.Key[K]) kernel.Edge {
 	c := in.node.Ports[in.port].Codec.(*kernel.Codec[KV[K, V]])
 	return kernel.Edge{From: in.node, Port: in.port, Exchange: kernel.ByKey, Codec: c, Splitter: kernel.Keyed(key, c)}
+}
+
+// encodedBy is a part of a step's state that a coder says all about.
+func encodedBy(kind string, s coder.Spec) kernel.StatePart {
+	return kernel.StatePart{Kind: kind, Coder: &s}
 }
 
 // coderFor returns the coder of T or records that a step needs one.

@@ -44,6 +44,11 @@ func (a Accumulation) applyWindow(c *windowConfig) { c.Accumulation = a }
 
 func (a Accumulation) String() string { return [...]string{"discarding", "accumulating"}[a&1] }
 
+// strategy is w for plans.
+func (w Windowing) strategy() kernel.Strategy {
+	return kernel.Strategy{Fn: w.Fn, Trigger: w.Trigger, AllowedLateness: w.AllowedLateness, Accumulating: w.Accumulation == Accumulating}
+}
+
 // WindowInto assigns each element to the window of fn that holds its timestamp. What was given for the
 // input (trigger, lateness, accumulation) does not carry over.
 func WindowInto[T any](name string, in PCollection[T], fn window.Fn, opts ...WindowOption) PCollection[T] {

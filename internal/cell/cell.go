@@ -5,6 +5,8 @@ package cell
 import (
 	"errors"
 	"fmt"
+
+	"github.com/millstream/millstream/sdk/coder"
 )
 
 // Codec encodes and measures the values of one cell. A slot is a *T of the cell's T, never nil.
@@ -18,8 +20,9 @@ type Codec interface {
 
 // Decl is a declared cell.
 type Decl struct {
-	Name string
-	Spec string // of its encoding
+	Name  string
+	Type  string     // "value"
+	Coder coder.Spec // of what it holds
 	Codec
 }
 

@@ -2,8 +2,12 @@ package kernel
 
 import (
 	"context"
+	"fmt"
 
+	"github.com/millstream/millstream/sdk/coder"
 	"github.com/millstream/millstream/sdk/connector"
+	"github.com/millstream/millstream/sdk/trigger"
+	"github.com/millstream/millstream/sdk/window"
 )
 
 // Graph is a pipeline as plain data and factories closed over its types. sdk makes it, runners read it.
@@ -15,8 +19,9 @@ type Graph struct {
 // Node is one step.
 type Node struct {
 	ID     int    // index in Graph.Nodes
-	Name   string // full name, unique: the identity of its state
+	Name   string // full name, unique: the identity of its state; scopes and step, joined by slashes
 	Kind   string // what it does, one word: "map", "combine", …
+	Fn     string // Go type of the user code, source or sink; "" for a plain function
 	Loc    string // file:line that added it
 	Inputs []Edge
 	Ports  []Port          // outputs
@@ -32,9 +37,38 @@ type Node struct {
 	Keyed     bool      // needs a state backend
 	Unbounded bool      // a source that never ends
 	Single    bool      // runs as one subtask whatever the parallelism of the job
-	// Spec is what the step does and State how its state is encoded, as lines of name=value. Two runs of
-	// a job must have the same State; workers of a job the same of both.
-	Spec, State []string
+	Expires   bool      // runs user code when the life of a window ends
+	// Spec is what the step does, as lines of name=value, and State what it keeps in checkpoints. Two runs
+	// of a job must have the same State; workers of a job the same of both.
+	Spec  []string
+	State []StatePart
+}
+
+// StatePart is one thing that a step keeps in checkpoints, and how it is encoded.
+type StatePart struct {
+	Kind  string      // key, accumulator, windows, split, committable, cell or timer
+	Name  string      // of a cell or timer
+	Type  string      // what the coder does not say: "value" of a cell, "event time" of a timer
+	Coder *coder.Spec // nil if Type says it all
+}
+
+// Encoding says how the part is encoded. Parts with equal encodings can be read as each other.
+func (s StatePart) Encoding() string {
+	switch {
+	case s.Coder == nil:
+		return s.Type
+	case s.Type == "":
+		return s.Coder.String()
+	}
+	return s.Type + " " + s.Coder.String()
+}
+
+// String is the line of the part in a Plan. The digests of running jobs depend on it.
+func (s StatePart) String() string {
+	if s.Name == "" {
+		return s.Kind + "=" + s.Encoding()
+	}
+	return fmt.Sprintf("%s %q: %s", s.Kind, s.Name, s.Encoding())
 }
 
 // SinkNode is the part of a sink that runs beside the coordinator.
@@ -48,6 +82,19 @@ type Port struct {
 	Name  string
 	Type  string     // of the elements, for messages and plans
 	Codec BatchCodec // nil for an output that nobody reads
+
+	// What plans tell of the collection.
+	Coder     coder.Spec // of the elements
+	Bounded   bool
+	Windowing Strategy
+}
+
+// Strategy is how the elements of a collection are grouped in time.
+type Strategy struct {
+	Fn              window.Fn
+	Trigger         trigger.Trigger
+	AllowedLateness int64 // ms
+	Accumulating    bool
 }
 
 // Exchange says how elements find the subtask that gets them.

@@ -119,13 +119,16 @@ func CheckKeyed[K comparable, Out any](d *KeyedDecl) error {
 	return err
 }
 
-// StateSpec describes the declared cells and timers, one a line, for Node.Spec.
-func (d *KeyedDecl) StateSpec() (lines []string) {
+// StateParts describes the declared cells and timers, for Node.State.
+func (d *KeyedDecl) StateParts() (parts []StatePart) {
 	for _, c := range state.SetOf(d).Decls {
-		lines = append(lines, fmt.Sprintf("cell %q: %s", c.Name, c.Spec))
+		parts = append(parts, StatePart{Kind: "cell", Name: c.Name, Type: c.Type, Coder: &c.Coder})
 	}
 	for _, t := range d.timers {
-		lines = append(lines, fmt.Sprintf("timer %q: event time", t.name))
+		parts = append(parts, StatePart{Kind: "timer", Name: t.name, Type: "event time"})
 	}
-	return lines
+	return parts
 }
+
+// Expires says whether OnWindowExpiry was declared.
+func (d *KeyedDecl) Expires() bool { return d.expiry != nil }

@@ -730,12 +730,15 @@ func TestZeroTimerPanicsWithAReason(t *testing.T) {
 	Timer{}.Set(ms(1))
 }
 
-func TestStateSpecNamesCellsAndTimers(t *testing.T) {
+func TestStatePartsNameCellsAndTimers(t *testing.T) {
 	d := &KeyedDecl{}
 	state.NewValue[int64](d, "n")
 	EventTimer(d, "t", func(*ProcessContext, string, *Emitter[string]) error { return nil })
-	want := []string{`cell "n": value varint`, `timer "t": event time`}
-	if diff := cmp.Diff(want, d.StateSpec()); diff != "" {
+	var lines []string
+	for _, p := range d.StateParts() {
+		lines = append(lines, p.String())
+	}
+	if diff := cmp.Diff([]string{`cell "n": value varint`, `timer "t": event time`}, lines); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if err := CheckKeyed[string, string](d); err != nil {

@@ -40,7 +40,11 @@ func (g *Graph) StatePlan(groups int) string {
 	fmt.Fprintf(&b, "state 1 groups=%d\n", groups)
 	for _, n := range g.Nodes {
 		if len(n.State) > 0 {
-			fmt.Fprintf(&b, "step %q %s %s\n", n.Name, n.Kind, strings.Join(n.State, " "))
+			fmt.Fprintf(&b, "step %q %s", n.Name, n.Kind)
+			for _, s := range n.State {
+				fmt.Fprintf(&b, " %s", s)
+			}
+			b.WriteByte('\n')
 		}
 	}
 	return b.String()

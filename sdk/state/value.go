@@ -33,7 +33,7 @@ func NewValue[T any](d Declarer, name string, opts ...Option) Value[T] {
 	v := &valueCell[T]{set: SetOf(d), fixed: isFixed(reflect.TypeFor[T]())}
 	decl := cell.Decl{Name: name, Codec: &valueCodec[T]{coder: c, fixed: v.fixed}}
 	if err == nil {
-		decl.Spec = "value " + coder.SpecOf(c).String()
+		decl.Type, decl.Coder = "value", coder.SpecOf(c)
 	}
 	v.at = v.set.Declare(decl, err)
 	return Value[T]{v}
