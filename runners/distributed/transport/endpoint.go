@@ -122,7 +122,11 @@ func (e *Endpoint) accept() {
 				defer func() { <-slots }()
 				if err := e.answer(c); err != nil {
 					c.Close()
-					e.o.Logger.Warn("refused a connection", "from", c.RemoteAddr(), "error", err)
+					level := slog.LevelWarn
+					if r := (*refusal)(nil); errors.As(err, &r) && r.again {
+						level = slog.LevelDebug // a peer was faster than we are; it warns if that lasts
+					}
+					e.o.Logger.Log(e.ctx, level, "refused a connection", "from", c.RemoteAddr(), "error", err)
 				}
 			})
 		default:

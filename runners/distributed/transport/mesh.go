@@ -110,6 +110,8 @@ func (m *Mesh) connect(ctx context.Context, p *peer, address string) error {
 	if address == "" {
 		return fmt.Errorf("worker %q has no address", p.name)
 	}
+	patience := time.Now().Add(m.end.o.HandshakeTimeout)
+	warned := false
 	for delay := 20 * time.Millisecond; ; delay = min(2*delay, time.Second) {
 		err := m.dial(ctx, p, address)
 		if err == nil {
@@ -119,6 +121,10 @@ func (m *Mesh) connect(ctx context.Context, p *peer, address string) error {
 		var r *refusal
 		if errors.As(err, &r) && !r.again || errors.Is(err, errNotPeer) {
 			return err
+		}
+		if !warned && time.Now().After(patience) {
+			warned = true
+			m.end.o.Logger.Warn("a worker still cannot be connected to; trying again", "run", m.run, "error", err)
 		}
 		if !wait(ctx, delay) {
 			return err
