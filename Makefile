@@ -12,7 +12,7 @@ export GOFLAGS := $(strip $(GOFLAGS) $(if $(TAGS),-tags=$(TAGS)))
 modules := scripts/each-module.sh
 
 help: ## this list
-	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS="$$(printf '\t')" read -r t d; do printf '%-10s %s\n' "$$t" "$$d"; done
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS="$$(printf '\t')" read -r t d; do printf '%-20s %s\n' "$$t" "$$d"; done
 
 test: bin/versitygw ## all tests; TAGS=rocksdb adds those of the RocksDB backend
 	$(modules) go test ./...
@@ -58,6 +58,9 @@ bench: ## the record path, the exchange and keyed steps beside hand-written loop
 	go test ./runners/distributed/transport -run xxx -bench Exchange -benchtime 8x
 	go test ./internal/kernel -run xxx -bench . -benchtime 8x
 
+checkpoints-at-scale: ## what checkpoints of a million entries upload, and that they restore; needs RocksDB, 2 minutes
+	go test -tags rocksdb ./internal/checkpoint -run CheckpointsCostWhatChanged -v -timeout 0 -scale.entries=1000000 -scale.changed=10000 -scale.count=120
+
 failpoints: ## flights as processes, killed at each named failpoint; needs RocksDB
 	scripts/failpoints.sh
 
@@ -73,4 +76,4 @@ ci: ## what a change must pass to land
 clean: ## remove what these targets made
 	rm -rf bin out
 
-.PHONY: help test race lint platforms sim explore fuzz ci clean
+.PHONY: help test race lint platforms checkpoints-at-scale sim explore fuzz ci clean

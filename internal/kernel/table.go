@@ -232,8 +232,8 @@ const chunkMax = 256
 // slot returns the next entry that was never used since the segment was made or recycled.
 func (s *segment[K, A]) slot() *entry[K, A] {
 	c, i := chunkOf(s.n)
-	if c == len(s.chunks) {
-		s.chunks = append(s.chunks, make([]entry[K, A], min(8<<c, chunkMax)))
+	if c == len(s.chunks) { // not min(8<<c, chunkMax): the shift overflows at chunk 60
+		s.chunks = append(s.chunks, make([]entry[K, A], 8<<min(c, 5)))
 	}
 	s.n++
 	return &s.chunks[c][i]
