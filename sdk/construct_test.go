@@ -106,7 +106,7 @@ func TestMistakesNameStepLineAndRemedy(t *testing.T) {
 		{"no event time", func(p *sdk.Pipeline) { sdk.WindowInto("w", numbers(p, 1), fixed) }, "w",
 			[]string{"no event time", "give its source sdk.EventTime"}},
 		{"size of windows", func(p *sdk.Pipeline) { sdk.WindowInto("w", timed(p, 1), window.Fixed(0)) }, "w", []string{"at least 1ms"}},
-		{"no window function", func(p *sdk.Pipeline) { sdk.WindowInto("w", timed(p, 1), nil) }, "w", []string{"use window.Fixed or window.Global"}},
+		{"no window function", func(p *sdk.Pipeline) { sdk.WindowInto("w", timed(p, 1), nil) }, "w", []string{"use window.Fixed, window.Sliding"}},
 		{"trigger without a count", func(p *sdk.Pipeline) {
 			sdk.WindowInto("w", timed(p, 1), fixed, sdk.Trigger(trigger.AfterWatermark().Late(trigger.AfterCount(0))))
 		}, "w", []string{"count of at least 1"}},

@@ -83,6 +83,8 @@ func GroupByKey[K comparable, V any](name string, in PCollection[KV[K, V]], opts
 		name: name, kind: "group by key",
 		create:  func() []V { return nil },
 		extract: func(vs []V) Iterable[V] { return Iterable[V]{vs[:len(vs):len(vs)]} },
+		merge:   func(a, b []V) []V { return append(a, b...) },
+		clone:   func(vs []V) ([]V, error) { return slices.Clip(vs), nil }, // merging into it moves the values
 		size:    func(vs *[]V) int { return cap(*vs) * int(unsafe.Sizeof(v)) },
 	}
 	return aggregate(a, groupConfigOf(in.p, opts), inputOf(&a, in, func(vs []V, v V) []V { return append(vs, v) }))
@@ -91,7 +93,7 @@ func GroupByKey[K comparable, V any](name string, in PCollection[KV[K, V]], opts
 // CombinePerKey aggregates, for each key and window, the values by fn.
 func CombinePerKey[K comparable, V, A, Out any, F CombineFn[V, A, Out]](name string, in PCollection[KV[K, V]], fn F, opts ...GroupOption) PCollection[KV[K, Out]] {
 	a := aggregation[K, A, Out]{
-		name: name, kind: "combine", create: fn.CreateAccumulator, extract: fn.ExtractOutput,
+		name: name, kind: "combine", create: fn.CreateAccumulator, extract: fn.ExtractOutput, merge: fn.MergeAccumulators,
 		fn: fmt.Sprintf("%T", fn), spec: []string{fmt.Sprintf("fn=%T", fn)},
 	}
 	return aggregate(a, groupConfigOf(in.p, opts), inputOf(&a, in, fn.AddInput))
@@ -109,7 +111,7 @@ func CombineGlobally[V, A, Out any, F CombineFn[V, A, Out]](name string, in PCol
 			return kernel.NewMap(func(v V) KV[bool, V] { return KV[bool, V]{Value: v} })
 		})
 		a := aggregation[bool, A, Out]{
-			name: "combine", kind: "combine", create: fn.CreateAccumulator, extract: fn.ExtractOutput,
+			name: "combine", kind: "combine", create: fn.CreateAccumulator, extract: fn.ExtractOutput, merge: fn.MergeAccumulators,
 			fn: fmt.Sprintf("%T", fn), spec: []string{fmt.Sprintf("fn=%T", fn)}, global: true,
 		}
 		var late PCollection[KV[bool, V]]
@@ -152,6 +154,12 @@ func CoGroupByKey[K comparable, A, B any](name string, left PCollection[KV[K, A]
 		extract: func(c coAcc[A, B]) CoGroup[A, B] {
 			return CoGroup[A, B]{Iterable[A]{c.A[:len(c.A):len(c.A)]}, Iterable[B]{c.B[:len(c.B):len(c.B)]}}
 		},
+		merge: func(a, b coAcc[A, B]) coAcc[A, B] {
+			return coAcc[A, B]{append(a.A, b.A...), append(a.B, b.B...)}
+		},
+		clone: func(c coAcc[A, B]) (coAcc[A, B], error) {
+			return coAcc[A, B]{slices.Clip(c.A), slices.Clip(c.B)}, nil
+		},
 		size: func(c *coAcc[A, B]) int {
 			return cap(c.A)*int(unsafe.Sizeof(va)) + cap(c.B)*int(unsafe.Sizeof(vb))
 		},
@@ -166,6 +174,8 @@ type aggregation[K comparable, A, Out any] struct {
 	name, kind string
 	create     func() A
 	extract    func(A) Out
+	merge      func(a, b A) A
+	clone      func(A) (A, error) // see kernel.Aggregation; nil: by the coder, if it is needed
 	size       func(*A) int
 	fn         string
 	spec       []string
@@ -178,7 +188,8 @@ type aggregateInput[K comparable, A, Out any] struct {
 	p      *Pipeline
 	ok     bool
 	info   collection
-	typ    reflect.Type // of the elements
+	typ    reflect.Type                     // of the elements
+	whole  func() aggregateInput[K, A, Out] // the same input, but in whole windows
 	edge   func(coder.Key[K]) kernel.Edge
 	late   func(p *Pipeline) kernel.Port
 	kernel func() kernel.AggregateInput[K, A, Out]
@@ -187,11 +198,16 @@ type aggregateInput[K comparable, A, Out any] struct {
 func inputOf[K comparable, V, A, Out any](a *aggregation[K, A, Out], in PCollection[KV[K, V]], add func(A, V) A) aggregateInput[K, A, Out] {
 	i := a.inputs
 	a.inputs++
-	if !in.usable(a.name) {
+	return inputAt[K, V, A, Out](a.name, i, in, add)
+}
+
+func inputAt[K comparable, V, A, Out any](name string, i int, in PCollection[KV[K, V]], add func(A, V) A) aggregateInput[K, A, Out] {
+	if !in.usable(name) {
 		return aggregateInput[K, A, Out]{p: in.p}
 	}
 	return aggregateInput[K, A, Out]{
 		p: in.p, ok: true, info: in.info(), typ: reflect.TypeFor[KV[K, V]](),
+		whole:  func() aggregateInput[K, A, Out] { return inputAt[K, V, A, Out](name, i, whole(name, i, in), add) },
 		edge:   func(key coder.Key[K]) kernel.Edge { return keyed(in, key) },
 		late:   func(p *Pipeline) kernel.Port { return port[KV[K, V]](p, "late") },
 		kernel: func() kernel.AggregateInput[K, A, Out] { return kernel.InputOf[K, V, A, Out](i, add) },
@@ -226,8 +242,18 @@ func aggregate[K comparable, A, Out any](a aggregation[K, A, Out], config groupC
 		p.errorf(a.name, "its input is unbounded and in the global window, which never ends, so nothing would come out: use WindowInto, or a trigger with Early")
 		return out
 	}
+	// Slices serve windows that fire once, at their end; otherwise each element goes into each of its windows.
+	sliced := w.Trigger == trigger.AfterWatermark() && w.AllowedLateness == 0
+	for _, in := range inputs {
+		sliced = sliced && in.info.sliced
+	}
+	for i, in := range inputs {
+		if in.info.sliced && !sliced {
+			inputs[i] = in.whole()
+		}
+	}
 	spec := kernel.Aggregation[K, A, Out]{
-		Key: key, Acc: acc, Create: a.create, Extract: a.extract, Size: a.size, Identity: a.global,
+		Key: key, Acc: acc, Create: a.create, Extract: a.extract, Merge: a.merge, Clone: a.clone, Size: a.size, Identity: a.global && w.Fn == window.Fn(window.Global()),
 		Windowing: kernel.Windowing{
 			Lateness: w.AllowedLateness, EarlyCount: w.Trigger.EarlyCount, LateCount: w.Trigger.LateCount,
 			Accumulating: w.Accumulation == Accumulating,
@@ -239,21 +265,39 @@ func aggregate[K comparable, A, Out any](a aggregation[K, A, Out], config groupC
 			encodedBy("key", key.Spec()), encodedBy("accumulator", coder.SpecOf(acc)), {Kind: "windows", Type: fmt.Sprintf("%+v", w.Fn)},
 		},
 		Fn: a.fn, Spec: append(slices.Clone(a.spec), "windowing="+w.String()),
-		New: func() kernel.Operator {
-			return kernel.NewAggregate(spec, func() (ks []kernel.AggregateInput[K, A, Out]) {
-				for _, in := range inputs {
-					ks = append(ks, in.kernel())
-				}
-				return ks
-			})
-		},
 	}
 	c := inputs[0].info
+	newInputs := func() (ks []kernel.AggregateInput[K, A, Out]) {
+		for _, in := range inputs {
+			ks = append(ks, in.kernel())
+		}
+		return ks
+	}
+	n.New = func() kernel.Operator { return kernel.NewAggregate(spec, newInputs) }
+	switch fn := w.Fn.(type) {
+	case window.SlidingFn:
+		if !sliced {
+			break
+		}
+		if spec.Clone == nil && hasPointers(reflect.TypeFor[A]()) {
+			spec.Clone = func(a A) (A, error) { return copyOf(acc, a) }
+		}
+		n.State = append(n.State, kernel.StatePart{Kind: "slices", Type: "true"})
+		n.New = func() kernel.Operator { return kernel.NewSliced(spec, fn, newInputs) }
+	case window.SessionsFn:
+		if !fn.Merged {
+			n.New = func() kernel.Operator { return kernel.NewSessions(spec, newInputs) }
+			fn.Merged = true
+			c.windowing.Fn = fn
+		}
+	}
+	c.sliced = false
 	c.windowing.Trigger = continuation(c.windowing.Trigger)
 	outs := []collection{c}
 	for _, in := range inputs {
 		n.Inputs = append(n.Inputs, in.edge(key))
 		n.Ports = append(n.Ports, in.late(p))
+		in.info.sliced = false // late elements are in the windows that they missed
 		outs = append(outs, in.info)
 	}
 	if !p.add(a.name, n, outs...) {

@@ -103,6 +103,7 @@ func Write[T, C any, S connector.Sink[T, C]](name string, in PCollection[T], sin
 	if !in.usable(name) {
 		return
 	}
+	in = whole(name, 0, in)
 	committables, ok := coderFor[C](in.p, name, "its committables are kept in checkpoints")
 	if !ok {
 		return

@@ -5,6 +5,7 @@ import (
 
 	"github.com/millstream/millstream/internal/kernel"
 	"github.com/millstream/millstream/sdk/coder"
+	"github.com/millstream/millstream/sdk/window"
 )
 
 // KeyedDecl is what a KeyedDoFn's Declare is given: what a Decl has, and cells (package state) and timers.
@@ -45,7 +46,12 @@ func ParDoPerKey[K comparable, V, Out any, F KeyedDoFn[K, V, Out]](name string, 
 	if !in.usable(name) {
 		return out
 	}
+	in = whole(name, 0, in)
 	p := in.p
+	if f, ok := in.info().windowing.Fn.(window.SessionsFn); ok && !f.Merged {
+		p.errorf(name, "its input is in sessions, which merge, and its state would have to: aggregate before it, or window its input into Global and let timers end the session")
+		return out
+	}
 	if err := checkLifecycle[Out, *KeyedDecl](fn); err != nil {
 		p.errorf(name, "%w", err)
 		return out

@@ -1,6 +1,8 @@
 package sdk
 
 import (
+	"slices"
+
 	"github.com/millstream/millstream/internal/kernel"
 )
 
@@ -11,13 +13,18 @@ func Map[In, Out any](name string, in PCollection[In], f func(In) Out) PCollecti
 
 // MapErr is Map with a function that can fail: an error fails the job, or goes to ErrorsTo.
 func MapErr[In, Out any](name string, in PCollection[In], f func(In) (Out, error), opts ...StepOption) PCollection[Out] {
-	return ParDoFunc(name, in, func(_ *ProcessContext, v In, emit *Emitter[Out]) error {
+	config := configOf(in.p, opts)
+	if !in.usable(name) {
+		return PCollection[Out]{p: in.p}
+	}
+	process := func(_ *ProcessContext, v In, emit *Emitter[Out]) error {
 		out, err := f(v)
 		if err == nil {
 			emit.Emit(out)
 		}
 		return err
-	}, opts...)
+	}
+	return parDo(name, in, "", func() kernel.ParDoFns[In, Out] { return kernel.ParDoFns[In, Out]{Process: process} }, config)
 }
 
 // FlatMap calls f for each element; f emits any number of outputs.
@@ -49,13 +56,18 @@ func Flatten[T any](name string, first PCollection[T], rest ...PCollection[T]) P
 	p := first.p
 	n := &kernel.Node{Kind: "flatten", New: kernel.NewPass}
 	var c collection
-	for i, in := range append([]PCollection[T]{first}, rest...) {
+	all := append([]PCollection[T]{first}, rest...)
+	sliced := !slices.ContainsFunc(all, func(in PCollection[T]) bool { return in.node == nil || !in.info().sliced })
+	for i, in := range all {
 		if !in.usable(name) {
 			return PCollection[T]{p: p}
 		}
 		if in.p != p {
 			p.errorf(name, "input %d belongs to another pipeline", i+1)
 			return PCollection[T]{p: p}
+		}
+		if !sliced {
+			in = whole(name, i, in)
 		}
 		info := in.info()
 		if i == 0 {

@@ -139,6 +139,7 @@ func ParDo[In, Out any, F DoFn[In, Out]](name string, in PCollection[In], fn F, 
 	if !in.usable(name) {
 		return PCollection[Out]{p: in.p}
 	}
+	in = whole(name, 0, in)
 	if err := checkLifecycle[Out, *Decl](fn); err != nil {
 		in.p.errorf(name, "%w", err)
 		return PCollection[Out]{p: in.p}
@@ -160,9 +161,11 @@ func ParDoFunc[In, Out any](name string, in PCollection[In], f func(*ProcessCont
 	if !in.usable(name) {
 		return PCollection[Out]{p: in.p}
 	}
+	in = whole(name, 0, in)
 	return parDo(name, in, "", func() kernel.ParDoFns[In, Out] { return kernel.ParDoFns[In, Out]{Process: f} }, config)
 }
 
+// parDo adds a step that runs user code. fn sees windows, unless in is in slices.
 func parDo[In, Out any](name string, in PCollection[In], fn string, fns func() kernel.ParDoFns[In, Out], config stepConfig) PCollection[Out] {
 	if config.lateTo != nil {
 		in.p.errorf(name, "LateTo is for steps that keep state by window; this one drops nothing")

@@ -53,6 +53,7 @@ type collection struct {
 	windowing Windowing
 	bounded   bool
 	timed     bool // elements have event time
+	sliced    bool // elements are in slices of their sliding windows, see whole
 }
 
 // Windowing is how the elements of a collection are grouped in time.

@@ -49,8 +49,9 @@ func (w Windowing) strategy() kernel.Strategy {
 	return kernel.Strategy{Fn: w.Fn, Trigger: w.Trigger, AllowedLateness: w.AllowedLateness, Accumulating: w.Accumulation == Accumulating}
 }
 
-// WindowInto assigns each element to the window of fn that holds its timestamp. What was given for the
-// input (trigger, lateness, accumulation) does not carry over.
+// WindowInto assigns each element to the windows of fn that hold its timestamp: one, or, if they slide, any
+// number. What was given for the input (trigger, lateness, accumulation) does not carry over. An element that is
+// in several windows already is assigned anew once for each of them.
 func WindowInto[T any](name string, in PCollection[T], fn window.Fn, opts ...WindowOption) PCollection[T] {
 	if !in.usable(name) {
 		return in
@@ -73,12 +74,14 @@ func WindowInto[T any](name string, in PCollection[T], fn window.Fn, opts ...Win
 		p.errorf(name, "%w", err)
 		return PCollection[T]{p: p}
 	}
+	in = whole(name, 0, in)
 	c := in.info()
 	if fn != window.Fn(window.Global()) && !c.timed {
 		p.errorf(name, "the input has no event time, so every element would be in one window: give its source sdk.EventTime")
 		return PCollection[T]{p: p}
 	}
 	c.windowing = w
+	_, c.sliced = fn.(window.SlidingFn)
 	n := &kernel.Node{
 		Kind: "window", Inputs: []kernel.Edge{forward(in)}, Ports: []kernel.Port{port[T](p, "out")},
 		New: func() kernel.Operator { return kernel.NewWindow[T](fn) }, Spec: []string{"windowing=" + w.String()},
@@ -87,4 +90,32 @@ func WindowInto[T any](name string, in PCollection[T], fn window.Fn, opts ...Win
 		return PCollection[T]{p: p}
 	}
 	return PCollection[T]{p: p, node: n}
+}
+
+// maxCopies is the greatest number of windows into which an element is copied.
+const maxCopies = 10_000
+
+// whole is in with elements in whole windows: those of sliding windows may be in slices, see kernel.NewSliced.
+// It is for steps that see windows; input is a number among the inputs of the step.
+func whole[T any](name string, input int, in PCollection[T]) PCollection[T] {
+	if in.p == nil || in.node == nil || !in.info().sliced {
+		return in
+	}
+	c := in.info()
+	fn := c.windowing.Fn.(window.SlidingFn)
+	c.sliced = false
+	if n := fn.Size / fn.Period; n > maxCopies {
+		in.p.errorf(name, "its input is in sliding windows of %v every %v, and each element would be copied into %d of them: use a longer period, or aggregate first, without allowed lateness and early panes", fn.Size, fn.Period, n)
+		return PCollection[T]{p: in.p}
+	}
+	n := &kernel.Node{
+		Kind: "unslice", Inputs: []kernel.Edge{forward(in)}, Ports: []kernel.Port{port[T](in.p, "out")},
+		New: func() kernel.Operator { return kernel.NewUnslice[T](fn) },
+	}
+	ok := false
+	in.p.Scope(name, func() { ok = in.p.add(fmt.Sprintf("windows of input %d", input+1), n, c) })
+	if !ok {
+		return PCollection[T]{p: in.p}
+	}
+	return PCollection[T]{p: in.p, node: n}
 }

@@ -67,6 +67,9 @@ func FromTime(t time.Time) Time {
 	return Time(s*1000 + int64(t.Nanosecond())/1e6)
 }
 
+// OfElement converts the time of an element. It is before Max, so that a window can hold it.
+func OfElement(t time.Time) Time { return min(FromTime(t), Max-1) }
+
 // Time converts to a time.Time in UTC.
 func (t Time) Time() time.Time { return time.UnixMilli(int64(t)).UTC() }
 

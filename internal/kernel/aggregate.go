@@ -22,8 +22,10 @@ type Aggregation[K comparable, A, Out any] struct {
 	Key     coder.Key[K]
 	Acc     coder.Coder[A]
 	Create  func() A
-	Extract func(A) Out  // the result shares nothing that AddInput changes
-	Size    func(*A) int // bytes of an accumulator beyond its struct; nil if there are none
+	Extract func(A) Out        // the result shares nothing that AddInput or Merge changes
+	Merge   func(a, b A) A     // may change and keep both
+	Clone   func(A) (A, error) // a copy that may be merged; nil if accumulators hold no pointers
+	Size    func(*A) int       // bytes of an accumulator beyond its struct; nil if there are none
 	Windowing
 	// Identity emits Extract(Create()) at the end of the global window if nothing came: a global combine of
 	// nothing is the identity. It is for a Single node.
@@ -34,18 +36,17 @@ type Aggregation[K comparable, A, Out any] struct {
 // AggregateInput adds the elements of one input port; InputOf makes it.
 type AggregateInput[K comparable, A, Out any] interface {
 	process(o *aggregate[K, A, Out], b Batch) error
-	emitLate(o *aggregate[K, A, Out]) error
+	join(o *sessions[K, A, Out], b Batch) error
+	emitLate(o *paneOutput[K, Out]) error
 }
 
 // Port 0 of the operator has the panes; port 1+i the late elements of input i.
 type aggregate[K comparable, A, Out any] struct {
 	Aggregation[K, A, Out]
+	paneOutput[K, Out]
 	table  *Table[K, A]
 	inputs []AggregateInput[K, A, Out]
-	out    Output
-	outs   []Output
-	panes  Rows[coder.KV[K, Out]]
-	m      *Metrics
+	slices *slicing[K, A] // nil unless elements are in slices of sliding windows
 
 	w eventtime.Time
 	// Segments by their windows: before their end, and after it but not expired.
@@ -61,7 +62,7 @@ func NewAggregate[K comparable, A, Out any](a Aggregation[K, A, Out], inputs fun
 
 func (o *aggregate[K, A, Out]) Open(c *OpenContext) error {
 	o.table = newTable(tableConfig[K, A]{o.Key, o.Acc, o.Size}, c)
-	o.out, o.outs, o.m, o.w = c.Outputs[0], c.Outputs, c.Metrics, eventtime.Min
+	o.outs, o.m, o.w = c.Outputs, c.Metrics, eventtime.Min
 	if c.Restore == nil {
 		return nil
 	}
@@ -90,7 +91,7 @@ func (o *aggregate[K, A, Out]) arm(s *segment[K, A]) {
 func (o *aggregate[K, A, Out]) Process(port int, b Batch) error {
 	err := o.inputs[port].process(o, b)
 	if err == nil {
-		err = o.inputs[port].emitLate(o)
+		err = o.inputs[port].emitLate(&o.paneOutput)
 	}
 	if err == nil {
 		err = o.emit()
@@ -105,7 +106,10 @@ func recentSlot(w window.Window) uint64 { return uint64(w.EndTime()) * 0x9E3779B
 
 // enter returns the segment of a window, or nil if the window has expired.
 func (o *aggregate[K, A, Out]) enter(w window.Window) *segment[K, A] {
-	if o.w >= expiry(w, o.Lateness) {
+	if o.slices != nil {
+		return o.enterSlice(w)
+	}
+	if o.expired(w) {
 		return nil
 	}
 	s, made := o.table.segment(w)
@@ -121,6 +125,14 @@ func (o *aggregate[K, A, Out]) enter(w window.Window) *segment[K, A] {
 		o.any = true
 	}
 	return s
+}
+
+// expired says whether elements of a window, or slice, come too late for any pane.
+func (o *aggregate[K, A, Out]) expired(w window.Window) bool {
+	if o.slices != nil {
+		return o.slices.ended(w, o.w) == o.slices.windows(w)
+	}
+	return o.w >= expiry(w, o.Lateness)
 }
 
 // InputOf returns an input of elements with values V, added by add.
@@ -155,7 +167,7 @@ func (in *aggregateInput[K, V, A, Out]) process(o *aggregate[K, A, Out], b Batch
 			}
 		}
 		if s == nil {
-			in.late.E = append(in.late.E, *r)
+			in.tooLate(o, r)
 			continue
 		}
 		var e *entry[K, A]
@@ -185,12 +197,28 @@ func (in *aggregateInput[K, V, A, Out]) process(o *aggregate[K, A, Out], b Batch
 			t.resized(e)
 		}
 		if e.since >= s.fireAt {
-			if err := o.added(s, e); err != nil {
+			if o.slices != nil {
+				in.tooLate(o, r)
+			} else if err := o.added(s, e); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// tooLate keeps an element for the late output, once for each window that it missed.
+func (in *aggregateInput[K, V, A, Out]) tooLate(o *aggregate[K, A, Out], r *Element[coder.KV[K, V]]) {
+	if o.slices == nil {
+		in.late.E = append(in.late.E, *r)
+		return
+	}
+	first, _ := o.slices.fn.Ends(r.Window.StartTime())
+	for i := range o.slices.ended(r.Window, o.w) {
+		e := *r
+		e.Window = o.slices.fn.Ending(first + eventtime.Time(i)*o.slices.period)
+		in.late.E = append(in.late.E, e)
+	}
 }
 
 // load fetches the entries of a batch that were evicted, all at once.
@@ -199,7 +227,7 @@ func (in *aggregateInput[K, V, A, Out]) load(o *aggregate[K, A, Out], rows []Ele
 	for i := range rows {
 		r := &rows[i]
 		s := t.segments[r.Window]
-		if s == nil || !s.spilled || o.w >= expiry(r.Window, o.Lateness) {
+		if s == nil || !s.spilled || o.expired(r.Window) {
 			continue
 		}
 		e, err := t.find(s, r.Value.Key)
@@ -214,7 +242,7 @@ func (in *aggregateInput[K, V, A, Out]) load(o *aggregate[K, A, Out], rows []Ele
 }
 
 // emitLate sends the elements of the batch whose windows had expired.
-func (in *aggregateInput[K, V, A, Out]) emitLate(o *aggregate[K, A, Out]) error {
+func (in *aggregateInput[K, V, A, Out]) emitLate(o *paneOutput[K, Out]) error {
 	n := len(in.late.E)
 	if n == 0 {
 		return nil
@@ -244,38 +272,13 @@ func (o *aggregate[K, A, Out]) added(s *segment[K, A], e *entry[K, A]) error {
 
 // fire emits a pane. The entry is touched.
 func (o *aggregate[K, A, Out]) fire(s *segment[K, A], e *entry[K, A], timing window.Timing, last bool) error {
-	p := window.Pane{Timing: timing, Index: int64(e.panes), OnTimeIndex: int64(e.panes - e.early), First: e.panes == 0, Last: last}
-	if timing == window.Early {
-		p.OnTimeIndex = -1
-		e.early++
-	} else {
-		e.onTime = true
-	}
-	e.panes++
-	e.since = 0
-	o.panes.E = append(o.panes.E, Element[coder.KV[K, Out]]{
-		Value: coder.KV[K, Out]{Key: e.key, Value: o.Extract(e.acc)},
-		Time:  s.win.MaxTimestamp(), Window: s.win, Pane: MakePane(p),
-	})
+	err := o.pane(e.key, o.Extract(e.acc), s.win, e.fired(timing, last))
 	if !o.Accumulating && !last {
 		e.acc = o.Create()
 		if o.Size != nil {
 			o.table.resized(e)
 		}
 	}
-	if len(o.panes.E) >= BatchSize {
-		return o.emit()
-	}
-	return nil
-}
-
-func (o *aggregate[K, A, Out]) emit() error {
-	if len(o.panes.E) == 0 {
-		return nil
-	}
-	err := o.out.Emit(&o.panes)
-	clear(o.panes.E)
-	o.panes.E = o.panes.E[:0]
 	return err
 }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -32,7 +33,8 @@ func must[T any](v T, err error) T {
 // sumCase is an aggregation of readings to sum and count, in fixed windows of size ms.
 type sumCase struct {
 	kernel.Windowing
-	size     int64 // 0: the global window
+	size     int64     // 0: the global window
+	fn       window.Fn // instead of size: sliding windows or sessions
 	identity bool
 	script   string
 }
@@ -48,7 +50,9 @@ func (c sumCase) run(t *testing.T) {
 	t.Helper()
 	spec := sums{
 		Key: must(coder.KeyOf[string]()), Acc: must(coder.Of[total]()),
-		Create: func() total { return total{} }, Extract: func(a total) total { return a },
+		Create: func() total { return total{} }, Extract: func(a total) total { return a }, Merge: func(a, b total) total {
+			return total{a.Sum + b.Sum, a.Count + b.Count}
+		},
 		Windowing: c.Windowing, Identity: c.identity,
 	}
 	if spec.LateCount == 0 {
@@ -57,13 +61,20 @@ func (c sumCase) run(t *testing.T) {
 	tc := operatortest.Case{
 		Keyed: true,
 		New: func() kernel.Operator {
-			return kernel.NewAggregate(spec, func() []kernel.AggregateInput[string, total, total] {
+			inputs := func() []kernel.AggregateInput[string, total, total] {
 				return []kernel.AggregateInput[string, total, total]{
 					kernel.InputOf[string, int64, total, total](0, func(a total, v int64) total {
 						return total{a.Sum + v, a.Count + 1}
 					}),
 				}
-			})
+			}
+			switch fn := c.fn.(type) {
+			case window.SlidingFn:
+				return kernel.NewSliced(spec, fn, inputs)
+			case window.SessionsFn:
+				return kernel.NewSessions(spec, inputs)
+			}
+			return kernel.NewAggregate(spec, inputs)
 		},
 		Ports: []operatortest.Print{
 			operatortest.Lines(func(e kernel.Element[coder.KV[string, total]]) string {
@@ -128,9 +139,18 @@ func (c sumCase) input(t *testing.T, line string) operatortest.Input {
 				t.Fatalf("%q: not a reading", r)
 			}
 			e := kernel.Element[reading]{Value: reading{Key: f[0], Value: parse(t, v)}, Time: eventtime.Time(parse(t, at)), Window: window.GlobalWindow}
-			if c.size > 0 {
-				s := e.Time.Floor(c.size, 0)
-				e.Window = window.New(s, s+eventtime.Time(c.size))
+			switch fn := c.fn.(type) {
+			case window.SlidingFn:
+				in := false
+				if e.Window, in = fn.Slice(e.Time); !in {
+					continue
+				}
+			case window.SessionsFn:
+				e.Window = fn.Assign(e.Time)
+			default:
+				if c.size > 0 {
+					e.Window = window.Fixed(time.Duration(c.size) * time.Millisecond).Assign(e.Time)
+				}
 			}
 			es = append(es, e)
 		}

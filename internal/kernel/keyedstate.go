@@ -89,10 +89,7 @@ func newSchema(cells []cell.Decl, timers []*timer, stored map[fieldName]uint64, 
 
 // appendBlob encodes what a restored operator must know.
 func (s *schema) appendBlob(dst []byte, h horizons) []byte {
-	dst = append(dst, schemaVersion)
-	for _, t := range h {
-		dst = binary.AppendVarint(dst, int64(t))
-	}
+	dst = h.append(append(dst, schemaVersion))
 	dst = binary.AppendUvarint(dst, s.next)
 	dst = binary.AppendUvarint(dst, uint64(len(s.ids)))
 	for i, id := range s.ids {
@@ -116,13 +113,8 @@ func parseBlob(src []byte) (h horizons, next uint64, names map[fieldName]uint64,
 	if len(src) == 0 || src[0] != schemaVersion {
 		return bad("the version")
 	}
-	src = src[1:]
-	for i := range h {
-		v, w := binary.Varint(src)
-		if w <= 0 {
-			return bad("a horizon")
-		}
-		h[i], src = eventtime.Clamp(eventtime.Time(v)), src[w:]
+	if h, src, err = decodeHorizons(src[1:]); err != nil {
+		return bad("a horizon")
 	}
 	uvarint := func() (v uint64, ok bool) {
 		v, w := binary.Uvarint(src)

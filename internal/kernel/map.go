@@ -1,11 +1,9 @@
 package kernel
 
 import (
-	"fmt"
 	"strings"
 
 	"github.com/millstream/millstream/internal/eventtime"
-	"github.com/millstream/millstream/sdk/window"
 )
 
 func toValidUTF8(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
@@ -124,49 +122,3 @@ func (p *passOp) Open(c *OpenContext) error {
 }
 
 func (p *passOp) Process(_ int, b Batch) error { return p.out.Emit(b) }
-
-// windowOp assigns each element to its window, in place.
-type windowOp[T any] struct {
-	stateless
-	fn  window.Fn
-	out Output
-}
-
-// NewWindow returns an operator that assigns windows by fn.
-func NewWindow[T any](fn window.Fn) Operator { return &windowOp[T]{fn: fn} }
-
-func (w *windowOp[T]) Open(c *OpenContext) error {
-	w.out = c.Outputs[0]
-	return nil
-}
-
-func (w *windowOp[T]) Process(_ int, b Batch) error {
-	rows := b.(*Rows[T]).E
-	switch fn := w.fn.(type) {
-	case window.FixedFn:
-		// Most elements are in the window of the one before, or in one of the last few: those cost no division.
-		var recent [4]window.Window
-		var win window.Window
-		for i := range rows {
-			e := &rows[i]
-			t := e.Time
-			for k := 0; t < win.StartTime() || t >= win.EndTime(); k++ {
-				if k == len(recent) {
-					win = fn.Assign(t)
-					copy(recent[1:], recent[:])
-					recent[0] = win
-					break
-				}
-				win = recent[k]
-			}
-			e.Window = win
-		}
-	case window.GlobalFn:
-		for i := range rows {
-			rows[i].Window = window.GlobalWindow
-		}
-	default:
-		return fmt.Errorf("window function %T is unknown", w.fn)
-	}
-	return w.out.Emit(b)
-}

@@ -110,7 +110,7 @@ func (e *Emitter[T]) EmitIn(w window.Window, t time.Time, v T) {
 		e.outside()
 		return
 	}
-	et := eventtime.FromTime(t)
+	et := eventtime.OfElement(t)
 	if et < at.time {
 		if e.err == nil {
 			e.err = fmt.Errorf("emit at %v, before the element's timestamp %v: it could be late", et, at.time)

@@ -235,7 +235,7 @@ func (o *sourceOp[T, S]) took(b connector.Batch[T, S]) error {
 		t := eventtime.Min
 		if o.At != nil {
 			if at := o.At(v); !at.IsZero() {
-				t = eventtime.FromTime(at)
+				t = eventtime.OfElement(at)
 				if sp.gen != nil {
 					sp.gen.Observe(at)
 				}

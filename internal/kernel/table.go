@@ -78,14 +78,6 @@ type entry[K comparable, A any] struct {
 	flags uint8
 }
 
-// header is what firing needs to know of an entry; it is stored with it.
-type header struct {
-	since  int64 // elements since the last pane
-	panes  int32 // fired
-	early  int32 // of these, before the end of the window
-	onTime bool  // the end of the window has been seen: fired on time, or born late and fired
-}
-
 const (
 	flagClean  uint8 = 1 << iota // the backend holds this version
 	flagStored                   // the backend or a checkpoint may hold some version
@@ -298,17 +290,9 @@ func (t *Table[K, A]) stateKey(s *segment[K, A], k K) ([]byte, error) {
 	return b, nil
 }
 
-// The value of an entry (docs/format/table-entry.md): since, panes and early as uvarints, a byte that is 1
-// if the end of the window has been seen, and the accumulator.
+// The value of an entry (docs/format/table-entry.md): its header and the accumulator.
 func (t *Table[K, A]) encodeValue(e *entry[K, A]) ([]byte, error) {
-	b := binary.AppendUvarint(t.valBuf[:0], uint64(e.since))
-	b = binary.AppendUvarint(b, uint64(e.panes))
-	b = binary.AppendUvarint(b, uint64(e.early))
-	seen := byte(0)
-	if e.onTime {
-		seen = 1
-	}
-	b, err := t.acc.Append(append(b, seen), e.acc)
+	b, err := t.acc.Append(e.header.append(t.valBuf[:0]), e.acc)
 	if err != nil {
 		return nil, fmt.Errorf("encode the state of key %v: %w", Brief(e.key), err)
 	}
@@ -317,21 +301,12 @@ func (t *Table[K, A]) encodeValue(e *entry[K, A]) ([]byte, error) {
 }
 
 func (t *Table[K, A]) decodeValue(src []byte) (h header, acc A, err error) {
-	var v [3]uint64
-	for i := range v {
-		n := 0
-		if v[i], n = binary.Uvarint(src); n <= 0 {
-			return h, acc, fmt.Errorf("decode state: header is malformed")
-		}
-		src = src[n:]
+	h, src, err = decodeHeader(src)
+	if err == nil {
+		acc, src, err = t.acc.Decode(src)
 	}
-	if len(src) == 0 || src[0] > 1 || v[0] >= 1<<62 || v[1] >= 1<<31 || v[2] > v[1] {
-		return h, acc, fmt.Errorf("decode state: header is malformed")
-	}
-	h = header{since: int64(v[0]), panes: int32(v[1]), early: int32(v[2]), onTime: src[0] == 1}
-	acc, rest, err := t.acc.Decode(src[1:])
-	if err == nil && len(rest) > 0 {
-		err = fmt.Errorf("%d bytes too many", len(rest))
+	if err == nil && len(src) > 0 {
+		err = fmt.Errorf("%d bytes too many", len(src))
 	}
 	if err != nil {
 		err = fmt.Errorf("decode state: %w", err)

@@ -101,6 +101,24 @@ func (x *wakeups[K]) horizons() (h horizons) {
 	return h
 }
 
+func (h horizons) append(dst []byte) []byte {
+	for _, t := range h {
+		dst = binary.AppendVarint(dst, int64(t))
+	}
+	return dst
+}
+
+func decodeHorizons(src []byte) (h horizons, rest []byte, err error) {
+	for i := range h {
+		v, w := binary.Varint(src)
+		if w <= 0 {
+			return h, src, fmt.Errorf("horizon %d of the wake-ups is malformed", i)
+		}
+		h[i], src = eventtime.Clamp(eventtime.Time(v)), src[w:]
+	}
+	return h, src, nil
+}
+
 func (x *wakeups[K]) restore(h horizons) error {
 	for i, t := range h {
 		if t != t.Floor(x.levels[i+1].width, 0) || i > 0 && t < h[i-1] {

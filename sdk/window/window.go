@@ -28,7 +28,7 @@ func (w Window) StartTime() eventtime.Time { return w.start }
 func (w Window) EndTime() eventtime.Time   { return w.end }
 
 // MaxTimestamp is the last millisecond inside the window: the timestamp of its panes.
-func (w Window) MaxTimestamp() eventtime.Time { return w.end.Add(-1) }
+func (w Window) MaxTimestamp() eventtime.Time { return w.end - 1 }
 
 // Compare orders windows by end, then start: the order in which they fire.
 func (w Window) Compare(o Window) int {
@@ -73,7 +73,7 @@ type Pane struct {
 	First, Last bool
 }
 
-// Fn assigns windows to timestamps: a value made by Fixed or Global.
+// Fn assigns windows to timestamps: a value made by Fixed, Sliding, Sessions or Global.
 type Fn interface{ windowFn() }
 
 // FixedFn is what Fixed returns.
@@ -105,13 +105,17 @@ func (GlobalFn) windowFn() {}
 
 // Validate tells what is wrong with fn, or nil.
 func Validate(fn Fn) error {
-	if f, ok := fn.(FixedFn); ok {
+	switch f := fn.(type) {
+	case FixedFn:
 		if f.Size < time.Millisecond || f.Size%time.Millisecond != 0 || f.Shift%time.Millisecond != 0 {
 			return fmt.Errorf("fixed windows of %v with offset %v: size must be at least 1ms, and both whole milliseconds", f.Size, f.Shift)
 		}
-	}
-	if fn == nil {
-		return fmt.Errorf("no window function given: use window.Fixed or window.Global")
+	case SlidingFn:
+		return f.validate()
+	case SessionsFn:
+		return f.validate()
+	case nil:
+		return fmt.Errorf("no window function given: use window.Fixed, window.Sliding, window.Sessions or window.Global")
 	}
 	return nil
 }

@@ -4,6 +4,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
 	"github.com/millstream/millstream/internal/eventtime"
 )
 
@@ -32,8 +35,48 @@ func TestFixedHoldsItsTimestampAtTheEndsOfTime(t *testing.T) {
 	}
 }
 
+func TestTimestampOfAPaneLiesInItsWindow(t *testing.T) {
+	for _, w := range []Window{New(eventtime.Max-5, eventtime.Max), New(eventtime.Min, eventtime.Min+1), GlobalWindow} {
+		if m := w.MaxTimestamp(); m < w.StartTime() || m >= w.EndTime() {
+			t.Errorf("%d is not in %d..%d", m, w.StartTime(), w.EndTime())
+		}
+	}
+}
+
+func TestSlidingAssignsEveryWindowThatHoldsTheTime(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		ms := func(name string, lo, hi int64) time.Duration {
+			return time.Duration(rapid.Int64Range(lo, hi).Draw(r, name)) * time.Millisecond
+		}
+		f := Sliding(ms("size", 1, 50), ms("period", 1, 20)).Offset(ms("offset", -30, 30))
+		at := eventtime.Time(rapid.Int64Range(-100, 100).Draw(r, "t"))
+		size, period, shift := f.Size.Milliseconds(), f.Period.Milliseconds(), f.Shift.Milliseconds()
+		var want []Window
+		for s := at - eventtime.Time(size); s <= at; s++ {
+			if (int64(s)-shift)%period == 0 && s <= at && at < s+eventtime.Time(size) {
+				want = append(want, New(s, s+eventtime.Time(size)))
+			}
+		}
+		got := f.Assign(nil, at)
+		if d := cmp.Diff(want, got, cmp.AllowUnexported(Window{})); d != "" {
+			r.Fatalf("%+v at %d (-want +got):\n%s", f, at, d)
+		}
+		slice, in := f.Slice(at)
+		if in != (len(want) > 0) {
+			r.Fatalf("%+v at %d: in a slice: %v, windows %v", f, at, in, want)
+		}
+		for x := slice.StartTime(); in && x < slice.EndTime(); x++ {
+			if d := cmp.Diff(want, f.Assign(nil, x), cmp.AllowUnexported(Window{})); d != "" {
+				r.Fatalf("%+v: slice %v at %d (-at %d +at %d):\n%s", f, slice, at, at, x, d)
+			}
+		}
+	})
+}
+
 func TestValidate(t *testing.T) {
-	for _, bad := range []Fn{nil, Fixed(0), Fixed(-time.Hour), Fixed(time.Microsecond), Fixed(time.Second).Offset(time.Nanosecond)} {
+	for _, bad := range []Fn{nil, Fixed(0), Fixed(-time.Hour), Fixed(time.Microsecond), Fixed(time.Second).Offset(time.Nanosecond),
+		Sliding(0, time.Second), Sliding(time.Second, 0), Sliding(time.Second, time.Nanosecond), Sliding(24*time.Hour, time.Millisecond),
+		Sessions(0), Sessions(time.Microsecond), SessionsFn{Gap: time.Second, Merged: true}} {
 		if Validate(bad) == nil {
 			t.Errorf("%v accepted", bad)
 		}

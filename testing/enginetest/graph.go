@@ -129,7 +129,7 @@ func Edge(from *kernel.Node, x kernel.Exchange) kernel.Edge {
 func SumSpec(accumulating bool) kernel.Aggregation[int64, int64, int64] {
 	return kernel.Aggregation[int64, int64, int64]{
 		Key: Int64Key, Acc: int64Coder,
-		Create: func() int64 { return 0 }, Extract: func(a int64) int64 { return a },
+		Create: func() int64 { return 0 }, Extract: func(a int64) int64 { return a }, Merge: func(a, b int64) int64 { return a + b },
 		Windowing: kernel.Windowing{LateCount: 1, Accumulating: accumulating},
 	}
 }
@@ -217,27 +217,7 @@ func Random(r *rand.Rand, busy bool) *Graph {
 			})
 		case 6, 7:
 			size += r.Int64N(200)
-			fn := window.Fixed(time.Duration(size) * time.Millisecond)
-			w := g.Add(&kernel.Node{Kind: "window", Inputs: []kernel.Edge{Edge(from, kernel.Forward)},
-				New: func() kernel.Operator { return kernel.NewWindow[KV](fn) }},
-				each(func(e elem) []elem {
-					w := fn.Assign(e.T)
-					e.Start, e.End = w.StartTime(), w.EndTime()
-					return []elem{e}
-				}))
-			step := &kernel.Node{Kind: "sum", Inputs: []kernel.Edge{Edge(w, kernel.ByKey)}, Keyed: true}
-			accumulating, cells := r.IntN(2) == 0, r.IntN(3) == 0
-			step.New = func() kernel.Operator {
-				if cells {
-					return sumOfCells()
-				}
-				return kernel.NewAggregate(SumSpec(accumulating), func() []kernel.AggregateInput[int64, int64, int64] {
-					return []kernel.AggregateInput[int64, int64, int64]{
-						kernel.InputOf[int64, int64, int64, int64](0, func(a, v int64) int64 { return a + v }),
-					}
-				})
-			}
-			n = g.Add(step, naiveSum)
+			n = g.sum(r, from, time.Duration(size)*time.Millisecond)
 		}
 		open = append(open, n)
 	}
@@ -253,6 +233,54 @@ func Random(r *rand.Rand, busy bool) *Graph {
 		g.Sinks = append(g.Sinks, sink)
 	}
 	return g
+}
+
+// sum adds a window and a sum per key and window, of one of several kinds.
+func (g *Graph) sum(r *rand.Rand, from *kernel.Node, size time.Duration) *kernel.Node {
+	accumulating, kind := r.IntN(2) == 0, r.IntN(6)
+	spec := SumSpec(accumulating)
+	inputs := func() []kernel.AggregateInput[int64, int64, int64] {
+		return []kernel.AggregateInput[int64, int64, int64]{
+			kernel.InputOf[int64, int64, int64, int64](0, func(a, v int64) int64 { return a + v }),
+		}
+	}
+	var fn window.Fn
+	var assign func(eventtime.Time) []window.Window
+	eval := naiveSum
+	step := &kernel.Node{Kind: "sum", Keyed: true}
+	switch kind {
+	case 0, 1, 2:
+		fixed := window.Fixed(size)
+		fn, assign = fixed, func(t eventtime.Time) []window.Window { return []window.Window{fixed.Assign(t)} }
+		step.New = func() kernel.Operator { return kernel.NewAggregate(spec, inputs) }
+		if kind == 0 {
+			step.New = sumOfCells
+		}
+	case 3, 4:
+		sliding := window.Sliding(size, time.Duration(1+r.Int64N(4))*size/3)
+		sliding.Period = sliding.Period.Round(time.Millisecond)
+		fn, assign = sliding, func(t eventtime.Time) []window.Window { return sliding.Assign(nil, t) }
+		step.New = func() kernel.Operator { return kernel.NewSliced(spec, sliding, inputs) }
+	case 5:
+		sessions := window.Sessions(size / 4)
+		sessions.Gap = sessions.Gap.Round(time.Millisecond)
+		fn, assign = sessions, func(t eventtime.Time) []window.Window { return []window.Window{sessions.Assign(t)} }
+		step.New = func() kernel.Operator { return kernel.NewSessions(spec, inputs) }
+		eval = naiveSessions
+	}
+	w := g.Add(&kernel.Node{Kind: "window", Inputs: []kernel.Edge{Edge(from, kernel.Forward)},
+		New: func() kernel.Operator { return kernel.NewWindow[KV](fn) }},
+		func(in [][]elem) (out []elem) {
+			for _, e := range in[0] {
+				for _, w := range assign(e.T) {
+					e.Start, e.End = w.StartTime(), w.EndTime()
+					out = append(out, e)
+				}
+			}
+			return out
+		})
+	step.Inputs = []kernel.Edge{Edge(w, kernel.ByKey)}
+	return g.Add(step, eval)
 }
 
 // sumOfCells is what a sum per key and window is when a user writes it: a cell, and a timer at the end of the
@@ -289,6 +317,25 @@ func naiveSum(in [][]elem) (out []elem) {
 		out = append(out, elem{a.k, v, a.end - 1, a.start, a.end})
 	}
 	return out
+}
+
+// naiveSessions makes one of each two windows of a key that overlap, and sums.
+func naiveSessions(in [][]elem) []elem {
+	all := sorted(in[0])
+	sort.SliceStable(all, func(i, j int) bool {
+		return all[i].K < all[j].K || all[i].K == all[j].K && all[i].Start < all[j].Start
+	})
+	first := 0
+	for i := range all {
+		if i > 0 && (all[i].K != all[i-1].K || all[i].Start >= all[first].End) {
+			first = i
+		}
+		all[first].End = max(all[first].End, all[i].End)
+		for k := first; k <= i; k++ {
+			all[k].Start, all[k].End = all[first].Start, all[first].End
+		}
+	}
+	return naiveSum([][]elem{all})
 }
 
 // want evaluates the graph, for each sink.

@@ -10,6 +10,7 @@ var (
 	merger     = finder{"./internal/engine", "TestMerger|TestRestoredMerger", nil}
 	table      = finder{"./internal/kernel", "TestTable|TestRange", []string{"-kernel.runs=1000"}}
 	panes      = finder{"./internal/kernel", "TestAggregate", nil}
+	windows    = finder{"./internal/kernel", "TestSliding|TestSessions", nil}
 )
 
 const (
@@ -23,6 +24,9 @@ const (
 	tableGo      = "internal/kernel/table.go"
 	snapshotGo   = "internal/kernel/tablesnapshot.go"
 	aggregateGo  = "internal/kernel/aggregate.go"
+	paneGo       = "internal/kernel/pane.go"
+	slicesGo     = "internal/kernel/slices.go"
+	sessionsGo   = "internal/kernel/sessions.go"
 	checkpointGo = "internal/checkpoint/checkpoint.go"
 )
 
@@ -196,11 +200,41 @@ var mutants = []mutant{
 
 	// Windows and panes.
 	{"lateness is a millisecond too long", aggregateGo,
-		"if o.w >= expiry(w, o.Lateness) {\n\t\treturn nil", "if o.w > expiry(w, o.Lateness) {\n\t\treturn nil", panes},
-	{"whether a key has fired on time is not stored", tableGo,
-		"if e.onTime {\n\t\tseen = 1\n\t}\n", "", panes},
+		"return o.w >= expiry(w, o.Lateness)", "return o.w > expiry(w, o.Lateness)", panes},
+	{"whether a key has fired on time is not stored", paneGo,
+		"if h.onTime {\n\t\treturn append(dst, 1)\n\t}\n", "", panes},
 	{"whether anything came is not restored", aggregateGo,
 		"o.any = len(c.Restore.Blob) > 0 && c.Restore.Blob[0] == 1", "", panes},
+
+	// Slices and sessions (docs/design/windows.md).
+	{"a window that ended empty fires with what comes later", slicesGo,
+		"o.slices.fired = w\n", "", windows},
+	{"an interrupted firing emits keys again", slicesGo,
+		"e.panes = number", "", windows},
+	{"a restored step does not know which windows have fired", slicesGo,
+		"o.slices.fired = eventtime.Time(binary.BigEndian.Uint64(c.Restore.Blob[1:]))", "", windows},
+	{"a key is emitted from each of its slices", slicesGo,
+		"if found, err := t.find(x.members[k], e.key); found != nil || err != nil {", "if _, err := t.find(x.members[k], e.key); err != nil {", windows},
+	{"merging changes a slice", slicesGo,
+		"return o.Clone(a)", "return a, nil", windows},
+	{"slices that were evicted are not merged", slicesGo,
+		"err = t.miss(s, e.key)", "err = nil", windows},
+	{"a slice goes with the first window that fires", slicesGo,
+		"last > x.fired {", "last > x.fired+1_000_000_000 {", windows},
+	{"an element that is late for some windows is late for none", slicesGo,
+		"s.fireAt = 0 //", "s.fireAt = never //", windows},
+	{"sessions a gap apart merge", sessionsGo,
+		"l[first-1].end > w.StartTime()", "l[first-1].end >= w.StartTime()", windows},
+	{"a session that goes on does not fire at its new end", sessionsGo,
+		"s.onTime = s.onTime && s.end <= o.w", "_ = 0", windows},
+	{"merged sessions forget their panes", sessionsGo,
+		"h.panes = max(h.panes, other.panes)", "", windows},
+	{"a session's wake-up does not come forward", sessionsGo,
+		"next < e.acc.wake {", "next < e.acc.wake && e.acc.wake == noTime {", windows},
+	{"sessions that were evicted are taken for none", sessionsGo,
+		"err = o.state.miss(o.all, k)", "err = nil", windows},
+	{"an ended session is changed without a touch", sessionsGo,
+		"if err == nil && e.epoch != o.state.epoch {", "if false {", windows},
 	{"an operator's watermark is not restored", subtaskGo,
 		"o.wm = n.Watermark\n", "", lateJobs},
 	{"a source's watermark is stored before it is told", barrierGo,
