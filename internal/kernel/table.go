@@ -48,9 +48,9 @@ type Table[K comparable, A any] struct {
 	evicts   bool // the limit was reached: entries are marked when used
 	spilled  int  // segments with entries in the backend
 
-	epoch    uint32             // of changes now; 0 is never
-	open     statebackend.Batch // operations of this epoch, as they happened
-	dirty    []*segment[K, A]   // with entries changed in this epoch; segment.dirtyAt is the position
+	epoch    uint32           // of changes now; 0 is never
+	open     changes          // operations of this epoch, as they happened
+	dirty    []*segment[K, A] // with entries changed in this epoch; segment.dirtyAt is the position
 	pending  *tableSnapshot[K, A]
 	writes   statebackend.Batch // for the backend, not yet written
 	misses   statebackend.Keys
