@@ -58,6 +58,10 @@ bench: ## the record path, the exchange and keyed steps beside hand-written loop
 	go test ./runners/distributed/transport -run xxx -bench Exchange -benchtime 8x
 	go test ./internal/kernel -run xxx -bench . -benchtime 8x
 
+bench-state: ## state beyond the cache beside a loop in C++, and how long checkpoints stop records; needs RocksDB, minutes
+	scripts/install-deps.sh
+	scripts/bench-state.sh
+
 checkpoints-at-scale: ## what checkpoints of a million entries upload, and that they restore; needs RocksDB, 2 minutes
 	go test -tags rocksdb ./internal/checkpoint -run CheckpointsCostWhatChanged -v -timeout 0 -scale.entries=1000000 -scale.changed=10000 -scale.count=120
 
@@ -76,4 +80,4 @@ ci: ## what a change must pass to land
 clean: ## remove what these targets made
 	rm -rf bin out
 
-.PHONY: help test race lint platforms checkpoints-at-scale sim explore fuzz ci clean
+.PHONY: help test race lint platforms bench-state checkpoints-at-scale sim explore fuzz ci clean

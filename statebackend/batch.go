@@ -3,6 +3,7 @@ package statebackend
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 )
 
 // Keys is a list of keys in one buffer. The zero value is empty.
@@ -87,6 +88,9 @@ func (b *Batch) Len() int { return b.n }
 // Size returns the bytes that the operations take.
 func (b *Batch) Size() int { return len(b.buf) }
 
+// Grow makes room for so many bytes more.
+func (b *Batch) Grow(bytes int) { b.buf = slices.Grow(b.buf, bytes) }
+
 // Reset empties b and keeps its memory.
 func (b *Batch) Reset() { b.buf, b.n, b.err = b.buf[:0], 0, nil }
 
@@ -97,14 +101,6 @@ func (b *Batch) Err() error { return b.err }
 // Bytes is the encoding of the operations, which ParseBatch reads: for each its kind, then the length (uvarint) and
 // bytes of both arguments (docs/format/delta.md). It belongs to b.
 func (b *Batch) Bytes() []byte { return b.buf }
-
-// AppendAll adds the operations of o after those of b.
-func (b *Batch) AppendAll(o *Batch) {
-	if b.err == nil {
-		b.err = o.err
-	}
-	b.buf, b.n = append(b.buf, o.buf...), b.n+o.n
-}
 
 // ParseBatch makes a Batch of the bytes of another. It takes src over, and checks it: bytes that no Batch could have are
 // an error, so that what a damaged checkpoint says does not reach a backend.

@@ -48,17 +48,18 @@ type Table[K comparable, A any] struct {
 	evicts   bool // the limit was reached: entries are marked when used
 	spilled  int  // segments with entries in the backend
 
-	epoch    uint32             // of changes now; 0 is never
-	open     statebackend.Batch // operations of this epoch, as they happened
-	dirty    []*segment[K, A]   // with entries changed in this epoch; segment.dirtyAt is the position
-	pending  *tableSnapshot[K, A]
-	writes   statebackend.Batch // for the backend, not yet written
-	misses   statebackend.Keys
-	missedIn []missed[K, A]
-	keyBuf   []byte
-	valBuf   []byte
-	free     []*segment[K, A]
-	firing   *segment[K, A] // a removing pass over it is unfinished
+	epoch     uint32           // of changes now; 0 is never
+	open      changes          // operations of this epoch, as they happened
+	dirty     []*segment[K, A] // with entries changed in this epoch; segment.dirtyAt is the position
+	pending   *tableSnapshot[K, A]
+	writes    statebackend.Batch // for the backend, not yet written
+	misses    statebackend.Keys
+	missedIn  []missed[K, A]
+	keyBuf    []byte
+	valBuf    []byte
+	free      []*segment[K, A] // to be used again
+	freeBytes int64            // of their chunks
+	firing    *segment[K, A]   // a removing pass over it is unfinished
 }
 
 type missed[K comparable, A any] struct {
@@ -163,6 +164,7 @@ func (t *Table[K, A]) segment(w window.Window) (s *segment[K, A], made bool) {
 	}
 	if n := len(t.free); n > 0 {
 		s, t.free = t.free[n-1], t.free[:n-1]
+		t.freeBytes -= t.slotBytes(s)
 	} else {
 		s = &segment[K, A]{}
 		if !t.native {
@@ -557,12 +559,22 @@ func (t *Table[K, A]) dropSegment(s *segment[K, A]) error {
 	return nil
 }
 
-// recycle keeps a few segments with their memory for the windows to come, so that a steady stream of
-// windows allocates nothing.
+// slotBytes is what the chunks of a segment take.
+func (t *Table[K, A]) slotBytes(s *segment[K, A]) (n int64) {
+	for _, c := range s.chunks {
+		n += int64(len(c))
+	}
+	return n * int64(t.entryBytes())
+}
+
+// recycle keeps segments with their memory for the windows to come, as many as a watermark may end at once, so that a
+// steady stream of windows allocates nothing. They take a quarter of the limit at most.
 func (t *Table[K, A]) recycle(s *segment[K, A]) {
-	if len(t.free) >= 2 || int64(s.n*t.entryBytes())*8 > t.max {
+	bytes := t.slotBytes(s)
+	if (t.freeBytes+bytes)*4 > t.max {
 		return
 	}
+	t.freeBytes += bytes
 	for c := range s.chunks {
 		clear(s.chunks[c])
 	}

@@ -10,13 +10,13 @@ import (
 type groupSnapshot struct {
 	parts []cutPart
 	base  statebackend.Snapshot
-	done  bool
 }
 
 // cutPart is a *tableSnapshot of any type.
 type cutPart interface {
 	Encode(budget int) (done bool, err error)
-	batches() (delta, companion *statebackend.Batch)
+	Delta() []byte
+	Companion() []byte
 }
 
 // cutTogether closes the epochs of two tables that share a backend.
@@ -40,34 +40,30 @@ func cutTogether[K1, K2 comparable, A1, A2 any](renewBase bool, a *Table[K1, A1]
 
 // Encode implements KeyedSnapshot.
 func (g *groupSnapshot) Encode(budget int) (bool, error) {
-	if g.done {
-		return true, nil
-	}
 	for _, p := range g.parts {
 		if done, err := p.Encode(budget); !done || err != nil {
 			return false, err
 		}
 	}
-	delta, companion := g.parts[0].batches()
-	for _, p := range g.parts[1:] {
-		d, c := p.batches()
-		delta.AppendAll(d)
-		companion.AppendAll(c)
-	}
-	g.parts, g.done = g.parts[:1], true
 	return true, nil
 }
 
 // Delta implements KeyedSnapshot.
 func (g *groupSnapshot) Delta() []byte {
-	d, _ := g.parts[0].batches()
-	return d.Bytes()
+	var all []byte
+	for _, p := range g.parts {
+		all = append(all, p.Delta()...)
+	}
+	return all
 }
 
 // Companion implements KeyedSnapshot.
 func (g *groupSnapshot) Companion() []byte {
-	_, c := g.parts[0].batches()
-	return c.Bytes()
+	var all []byte
+	for _, p := range g.parts {
+		all = append(all, p.Companion()...)
+	}
+	return all
 }
 
 // Base implements KeyedSnapshot.

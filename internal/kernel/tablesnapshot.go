@@ -21,8 +21,8 @@ type tableSnapshot[K comparable, A any] struct {
 	epoch     uint32
 	renew     bool                  // there is a base
 	base      statebackend.Snapshot // nil if another table's snapshot has it
-	delta     statebackend.Batch
-	companion statebackend.Batch
+	delta     changes
+	companion changes
 
 	changed []*segment[K, A] // segment.pending lists the entries
 	all     []*segment[K, A] // for the companion
@@ -53,7 +53,7 @@ func (t *Table[K, A]) cut(renewBase bool) (*tableSnapshot[K, A], error) {
 		return nil, err
 	}
 	p := &tableSnapshot[K, A]{t: t, epoch: t.epoch, renew: renewBase, delta: t.open}
-	t.open = statebackend.Batch{}
+	t.open = changes{}
 	if renewBase {
 		if err := t.writeBack(); err != nil {
 			return nil, err
@@ -169,10 +169,6 @@ func (p *tableSnapshot[K, A]) Delta() []byte { return p.delta.Bytes() }
 
 // Companion implements KeyedSnapshot.
 func (p *tableSnapshot[K, A]) Companion() []byte { return p.companion.Bytes() }
-
-func (p *tableSnapshot[K, A]) batches() (delta, companion *statebackend.Batch) {
-	return &p.delta, &p.companion
-}
 
 // Base implements KeyedSnapshot.
 func (p *tableSnapshot[K, A]) Base() statebackend.Snapshot { return p.base }

@@ -176,11 +176,10 @@ type runner struct {
 	total atomic.Int64 // records of all attempts
 	taken eventtime.Time
 
-	mu     sync.Mutex
-	parts  []checkpoint.Part
-	ended  int
-	failed error
-	done   bool // the job has stopped
+	mu        sync.Mutex
+	snapshots []*engine.SubtaskSnapshot // to be persisted
+	ended     int
+	done      bool // the job has stopped
 }
 
 // drive runs attempts until the job is done.
@@ -217,7 +216,7 @@ var errRestore = errors.New("restore")
 // attempt runs the job from the last checkpoint.
 func (r *runner) attempt() (again bool, err error) {
 	keeper := checkpoint.NewKeeper(r.store, r.last)
-	r.parts, r.ended, r.failed, r.done = nil, 0, nil, false
+	r.ended, r.done = 0, false
 	r.read.Store(0)
 	job, err := engine.NewJob(context.WithoutCancel(r.ctx), r.g, r.options(keeper))
 	if err != nil {
@@ -235,6 +234,9 @@ func (r *runner) attempt() (again bool, err error) {
 		coordinate()
 	}
 	err = job.Wait()
+	if _, perr := r.persist(keeper); err == nil { // of a checkpoint that failed: its bases are to be released
+		err = perr
+	}
 	switch {
 	case errors.Is(err, errRestore):
 		return true, nil
@@ -267,14 +269,8 @@ func (r *runner) options(keeper *checkpoint.Keeper) engine.Options {
 			return mine
 		},
 		OnSnapshot: func(s *engine.SubtaskSnapshot) {
-			p, err := keeper.Persist(context.WithoutCancel(r.ctx), s)
 			r.mu.Lock()
-			if err != nil && r.failed == nil {
-				r.failed = err
-			}
-			if !s.Aborted {
-				r.parts = append(r.parts, p)
-			}
+			r.snapshots = append(r.snapshots, s)
 			r.mu.Unlock()
 			r.me.Wake()
 		},
@@ -375,22 +371,23 @@ func (r *runner) report(job *engine.Job) {
 func (r *runner) checkpoint(job *engine.Job, keeper *checkpoint.Keeper) error {
 	r.nextID++
 	job.Trigger(r.nextID, r.o.Overtaking)
+	var parts []checkpoint.Part
 	for {
 		r.mu.Lock()
-		parts, failed, done := r.parts, r.failed, r.done
+		done := r.done
 		r.mu.Unlock()
-		if done || failed != nil {
-			return failed
+		if done {
+			return nil
 		}
-		if len(parts) == job.Subtasks() {
+		more, err := r.persist(keeper)
+		if err != nil {
+			return err
+		}
+		if parts = append(parts, more...); len(parts) == job.Subtasks() {
 			break
 		}
 		r.me.Park(eventtime.Max)
 	}
-	r.mu.Lock()
-	parts := r.parts
-	r.parts = nil
-	r.mu.Unlock()
 	c, err := checkpoint.Assemble(r.last, parts)
 	if err != nil {
 		return err
@@ -410,6 +407,22 @@ func (r *runner) checkpoint(job *engine.Job, keeper *checkpoint.Keeper) error {
 	keeper.Completed(c.ID)
 	r.store.Retain(c)
 	return nil
+}
+
+// persist stores the snapshots that subtasks have handed over: here, so that the subtasks go on meanwhile.
+func (r *runner) persist(keeper *checkpoint.Keeper) (parts []checkpoint.Part, err error) {
+	r.mu.Lock()
+	snapshots := r.snapshots
+	r.snapshots = nil
+	r.mu.Unlock()
+	for _, s := range snapshots {
+		p, perr := keeper.Persist(context.WithoutCancel(r.ctx), s)
+		err = errors.Join(err, perr)
+		if !s.Aborted {
+			parts = append(parts, p)
+		}
+	}
+	return parts, err
 }
 
 // collect sums up the figures of the job.

@@ -12,7 +12,7 @@ type Options struct {
 	// WriteBufferBytes bounds all memtables of a Backend, the entries written last. A base flushes them, so they also
 	// bound how long a Snapshot takes. They are part of Config.MemoryBytes. Default: half of it, at most 64 MiB.
 	WriteBufferBytes int64
-	// BlockBytes is the size of a block of a file, the unit of reading and caching, before compression. Default: 8 KiB.
+	// BlockBytes is the size of a block of a file, the unit of reading and caching, before compression. Default: 4 KiB.
 	BlockBytes int
 	// BloomBits is the size of the filter that saves reads of absent keys, in bits a key; negative is no filter.
 	// Default: 10, one false answer in a hundred.
@@ -69,7 +69,7 @@ func (o Options) resolve(memory int64) (Options, int64, error) {
 		o.WriteBufferBytes = min(memory/2, 64<<20)
 	}
 	if o.BlockBytes == 0 {
-		o.BlockBytes = 8 << 10
+		o.BlockBytes = 4 << 10
 	}
 	if o.BloomBits == 0 {
 		o.BloomBits = 10
