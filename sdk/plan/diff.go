@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	pipepb "github.com/apache/beam/sdks/v2/go/pkg/beam/model/pipeline_v1"
+
+	"github.com/millstream/millstream/internal/kernel"
 )
 
 // Changes is what a new plan has unlike an old one. Everything is in the order of the new plan's steps, and what
@@ -134,7 +136,7 @@ func inputsText(s *step) string {
 		if in.tag != "out" {
 			text += fmt.Sprintf(" output %q", in.tag)
 		}
-		if in.exchange != "forward" {
+		if in.exchange != kernel.Forward.String() {
 			text += " " + in.exchange
 		}
 		parts = append(parts, text)

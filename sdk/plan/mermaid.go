@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	pipepb "github.com/apache/beam/sdks/v2/go/pkg/beam/model/pipeline_v1"
+
+	"github.com/millstream/millstream/internal/kernel"
 )
 
 // Mermaid draws a plan as a flowchart of Mermaid, which GitHub and others show: steps, those with state as
@@ -47,7 +49,7 @@ func Mermaid(p *pipepb.Pipeline) (string, error) {
 			if in.tag != "out" {
 				words = append(words, escape(in.tag))
 			}
-			if in.exchange != "forward" {
+			if in.exchange != kernel.Forward.String() {
 				words = append(words, escape(in.exchange))
 			}
 			arrow := "-->"

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	pipepb "github.com/apache/beam/sdks/v2/go/pkg/beam/model/pipeline_v1"
+
+	"github.com/millstream/millstream/internal/kernel"
 )
 
 // pipeline is a plan read back: steps in the order of the graph.
@@ -127,8 +129,8 @@ func (r *reader) step(t *pipepb.PTransform, scopes []string) error {
 func (p *pipeline) stages() {
 	for _, s := range p.steps {
 		for _, in := range s.inputs {
-			fused := in.exchange == "forward" && in.from.stage.Single == s.Single
-			if !fused || s.stage != nil && s.stage != in.from.stage {
+			stays := in.exchange == kernel.Forward.String() || in.exchange == kernel.ByKey.String() && s.Single
+			if !stays || in.from.stage.Single != s.Single || s.stage != nil && s.stage != in.from.stage {
 				s.stage = nil
 				break
 			}

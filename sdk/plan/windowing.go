@@ -135,7 +135,8 @@ func (b *builder) windowing(s kernel.Strategy) (string, error) {
 	if s.Accumulating {
 		w.AccumulationMode = pipepb.AccumulationMode_ACCUMULATING
 	}
-	id := strings.Join(windowingText(w), "; ")
+	text := windowingText(w)
+	id := fmt.Sprintf("%s; %s; lateness %s; %s", text[0], text[1], text[2], text[3])
 	b.c.WindowingStrategies[id] = w
 	return id, nil
 }
@@ -146,7 +147,7 @@ var windowingNames = []string{"windows", "trigger", "allowed lateness", "panes"}
 // windowingText is what a strategy says, one text a property. All that windowing sets follows from it.
 func windowingText(w *pipepb.WindowingStrategy) []string {
 	return []string{
-		windowsText(w.GetWindowFn()), triggerText(w.GetTrigger()), "lateness " + short(time.Duration(w.GetAllowedLateness())*time.Millisecond),
+		windowsText(w.GetWindowFn()), triggerText(w.GetTrigger()), short(time.Duration(w.GetAllowedLateness()) * time.Millisecond),
 		strings.ToLower(w.GetAccumulationMode().String()),
 	}
 }
