@@ -13,6 +13,7 @@ import (
 
 	pipepb "github.com/apache/beam/sdks/v2/go/pkg/beam/model/pipeline_v1"
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/millstream/millstream/internal/engine"
 	"github.com/millstream/millstream/internal/kernel"
@@ -62,6 +63,23 @@ func TestDiffSaysWhatTheScriptsSay(t *testing.T) {
 				t.Errorf("(-script +diff):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestDiffTakesAnyPlanThatReads: a saved plan may have been edited.
+func TestDiffTakesAnyPlanThatReads(t *testing.T) {
+	now := planOf(t, windows)
+	edited := proto.CloneOf(now)
+	w := edited.Components.Transforms["fixed"]
+	w.Outputs = map[string]string{"elsewhere": w.Outputs["out"]}
+	for _, plans := range [][2]*pipepb.Pipeline{{now, edited}, {edited, now}} {
+		changes, err := plan.Diff(plans[0], plans[1])
+		if err != nil || len(changes.Steps) != 1 || changes.Steps[0].Step != "fixed" {
+			t.Errorf("%v, %v", changes, err)
+		}
+	}
+	if _, err := plan.Mermaid(edited); err != nil {
+		t.Error(err)
 	}
 }
 

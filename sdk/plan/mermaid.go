@@ -79,11 +79,10 @@ func shape(s *step) (left, right string) {
 func label(s *step) string {
 	name := s.name[strings.LastIndexByte(s.name, '/')+1:]
 	lines := []string{escape(name), "<i>" + escape(s.Kind) + "</i>"}
-	if s.window() {
-		lines = append(lines, escape(s.outs["out"].windowing[0]))
-	}
-	if _, source := s.outs["out"]; source && len(s.inputs) == 0 {
-		lines = append(lines, escape(s.outs["out"].boundedness))
+	if out, ok := s.outs["out"]; ok && s.Kind == "window" {
+		lines = append(lines, escape(out.windowing[0]))
+	} else if ok && len(s.inputs) == 0 {
+		lines = append(lines, escape(out.boundedness))
 	}
 	for _, p := range s.State {
 		if p.Kind == "cell" || p.Kind == "timer" {

@@ -143,5 +143,3 @@ func (p *pipeline) stages() {
 }
 
 func (s *step) stateful() bool { return len(s.State) > 0 }
-
-func (s *step) window() bool { return s.Kind == "window" }

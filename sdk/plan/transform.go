@@ -29,7 +29,7 @@ func (b *builder) transform(n *kernel.Node) (*pipepb.PTransform, error) {
 		info.Exchanges = append(info.Exchanges, e.Exchange.String())
 	}
 	for i := range n.Ports {
-		if b.left(n, i) {
+		if b.shown(n, i) {
 			if err := b.collection(n, i); err != nil {
 				return nil, err
 			}
@@ -48,10 +48,10 @@ func (b *builder) transform(n *kernel.Node) (*pipepb.PTransform, error) {
 	return t, err
 }
 
-// left says whether an output is in the plan: the main one, and others that a step reads. One that nobody
+// shown says whether an output is in the plan: the main one, and others that a step reads. One that nobody
 // reads is not part of what the pipeline does, and the steps of Beam that drop late elements have no output
 // for them.
-func (b *builder) left(n *kernel.Node, port int) bool {
+func (b *builder) shown(n *kernel.Node, port int) bool {
 	return port == 0 || b.used[output{n, port}]
 }
 
@@ -197,11 +197,12 @@ func (b *builder) keyed(n *kernel.Node, fn *pipepb.FunctionSpec) (*pipepb.ParDoP
 	b.required[urnStateful] = true
 	if n.Expires {
 		b.required[urnOnExpiry] = true
-		p.OnWindowExpirationTimerFamilySpec = "window expiry"
-		for _, taken := p.TimerFamilySpecs[p.OnWindowExpirationTimerFamilySpec]; taken; _, taken = p.TimerFamilySpecs[p.OnWindowExpirationTimerFamilySpec] {
-			p.OnWindowExpirationTimerFamilySpec += "'"
+		name := "window expiry"
+		for p.TimerFamilySpecs[name] != nil {
+			name += "'"
 		}
-		timer(p.OnWindowExpirationTimerFamilySpec)
+		timer(name)
+		p.OnWindowExpirationTimerFamilySpec = name
 	}
 	return p, nil
 }
