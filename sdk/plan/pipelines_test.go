@@ -94,6 +94,9 @@ func windows(p *sdk.Pipeline) {
 	w("shifted", window.Fixed(24*time.Hour).Offset(-6*time.Hour))
 	w("early and late", window.Fixed(90*time.Second), sdk.Accumulating, sdk.AllowedLateness(time.Hour),
 		sdk.Trigger(trigger.AfterWatermark().Early(trigger.AfterCount(10)).Late(trigger.AfterCount(2))))
+	sliding := sdk.WindowInto("sliding", in, window.Sliding(time.Hour, 10*time.Minute).Offset(11*time.Minute))
+	sdk.Print("print", sliding) // it sees windows, so an element is copied into each of its own
+	sdk.CombinePerKey("merged", sdk.WindowInto("sessions", sdk.KeyBy("by user", in, user), window.Sessions(30*time.Minute)), count{})
 	w("early", window.Global(), sdk.Trigger(trigger.AfterWatermark().Early(trigger.AfterCount(1))))
 }
 

@@ -158,6 +158,8 @@ func payloadOf(t *testing.T, s *pipepb.FunctionSpec) proto.Message {
 		"beam:transform:combine_per_key:v1": &pipepb.CombinePayload{},
 		"beam:transform:window_into:v1":     &pipepb.WindowIntoPayload{},
 		"beam:window_fn:fixed_windows:v1":   &pipepb.FixedWindowsPayload{},
+		"beam:window_fn:sliding_windows:v1": &pipepb.SlidingWindowsPayload{},
+		"beam:window_fn:session_windows:v1": &pipepb.SessionWindowsPayload{},
 		"beam:coder:row:v1":                 &pipepb.Schema{},
 	}[s.GetUrn()]
 	if !ok {

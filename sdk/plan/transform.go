@@ -125,6 +125,8 @@ func (b *builder) spec(n *kernel.Node) (*pipepb.FunctionSpec, string, error) {
 			return nil, "", err
 		}
 		return beam(urnWindowInto, &pipepb.WindowIntoPayload{WindowFn: w})
+	case "unslice":
+		return inEnvironment(urnUnslice)
 	case "flatten":
 		return &pipepb.FunctionSpec{Urn: urnFlatten}, "", nil
 	case "reshuffle":

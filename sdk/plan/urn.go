@@ -12,6 +12,8 @@ const (
 
 	urnGlobalWindows = "beam:window_fn:global_windows:v1"
 	urnFixedWindows  = "beam:window_fn:fixed_windows:v1"
+	urnSliding       = "beam:window_fn:sliding_windows:v1"
+	urnSessions      = "beam:window_fn:session_windows:v1"
 
 	urnBytes          = "beam:coder:bytes:v1"
 	urnString         = "beam:coder:string_utf8:v1"
@@ -38,6 +40,7 @@ const (
 	urnCode     = "millstream:code:v1"        // user code: a code
 
 	// Steps that are not Beam's: a code, and coders.
+	urnUnslice       = "millstream:transform:unslice:v1"
 	urnWrite         = "millstream:transform:write:v1"
 	urnCoGroupByKey  = "millstream:transform:co_group_by_key:v1"
 	urnLateGroup     = "millstream:transform:group_by_key_with_late:v1"

@@ -22,13 +22,35 @@ func windowFn(fn window.Fn) (*pipepb.FunctionSpec, error) {
 	case window.GlobalFn:
 		return &pipepb.FunctionSpec{Urn: urnGlobalWindows}, nil
 	case window.FixedFn:
-		p := &pipepb.FixedWindowsPayload{Size: durationpb.New(fn.Size)}
-		if shift := ((fn.Shift % fn.Size) + fn.Size) % fn.Size; shift > 0 { // Beam's is below the size
-			p.Offset = timestamppb.New(time.Unix(0, int64(shift)))
-		}
-		return specOf(urnFixedWindows, p)
+		return specOf(urnFixedWindows, &pipepb.FixedWindowsPayload{Size: durationpb.New(fn.Size), Offset: offset(fn.Shift, fn.Size)})
+	case window.SlidingFn:
+		return specOf(urnSliding, &pipepb.SlidingWindowsPayload{
+			Size: durationpb.New(fn.Size), Period: durationpb.New(fn.Period), Offset: offset(fn.Shift, fn.Period),
+		})
+	case window.SessionsFn: // whether they are merged is said by the strategy
+		return specOf(urnSessions, &pipepb.SessionWindowsPayload{GapSize: durationpb.New(fn.Gap)})
 	}
 	return nil, fmt.Errorf("the window function %T has no translation: add it to sdk/plan/windowing.go", fn)
+}
+
+// offset is shift as Beam has it: not negative, below the period, and absent if it is 0.
+func offset(shift, period time.Duration) *timestamppb.Timestamp {
+	shift = (shift%period + period) % period
+	if shift == 0 {
+		return nil
+	}
+	return timestamppb.New(time.Unix(0, int64(shift)))
+}
+
+// merging says whether windows of fn merge, and whether they have.
+func merging(fn window.Fn) pipepb.MergeStatus_Enum {
+	switch s, sessions := fn.(window.SessionsFn); {
+	case !sessions:
+		return pipepb.MergeStatus_NON_MERGING
+	case s.Merged:
+		return pipepb.MergeStatus_ALREADY_MERGED
+	}
+	return pipepb.MergeStatus_NEEDS_MERGE
 }
 
 // windowCoder is how Beam encodes the windows of fn.
@@ -47,14 +69,27 @@ func windowsText(fn *pipepb.FunctionSpec) string {
 	case urnFixedWindows:
 		var p pipepb.FixedWindowsPayload
 		if proto.Unmarshal(fn.GetPayload(), &p) == nil {
-			text := "fixed " + short(p.GetSize().AsDuration())
-			if p.Offset != nil {
-				text += " from " + short(p.GetOffset().AsTime().Sub(time.Unix(0, 0)))
-			}
-			return text
+			return "fixed " + short(p.GetSize().AsDuration()) + offsetText(p.Offset)
+		}
+	case urnSliding:
+		var p pipepb.SlidingWindowsPayload
+		if proto.Unmarshal(fn.GetPayload(), &p) == nil {
+			return fmt.Sprintf("sliding %s every %s%s", short(p.GetSize().AsDuration()), short(p.GetPeriod().AsDuration()), offsetText(p.Offset))
+		}
+	case urnSessions:
+		var p pipepb.SessionWindowsPayload
+		if proto.Unmarshal(fn.GetPayload(), &p) == nil {
+			return "sessions " + short(p.GetGapSize().AsDuration()) + " apart"
 		}
 	}
 	return fmt.Sprintf("%s %x", fn.GetUrn(), fn.GetPayload())
+}
+
+func offsetText(t *timestamppb.Timestamp) string {
+	if t == nil {
+		return ""
+	}
+	return " from " + short(t.AsTime().Sub(time.Unix(0, 0)))
 }
 
 // short is 1h for 1h0m0s.
@@ -123,14 +158,15 @@ func (b *builder) windowing(s kernel.Strategy) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	_, slides := s.Fn.(window.SlidingFn)
 	w := &pipepb.WindowingStrategy{
-		WindowFn: fn, MergeStatus: pipepb.MergeStatus_NON_MERGING, WindowCoderId: b.coder(windowCoder(s.Fn)),
+		WindowFn: fn, MergeStatus: merging(s.Fn), WindowCoderId: b.coder(windowCoder(s.Fn)),
 		Trigger: t, AccumulationMode: pipepb.AccumulationMode_DISCARDING, AllowedLateness: s.AllowedLateness,
 		// What every aggregation here does: the timestamp of a pane is the last in its window, and there are no
 		// empty panes.
 		OutputTime:      pipepb.OutputTime_END_OF_WINDOW,
 		ClosingBehavior: pipepb.ClosingBehavior_EMIT_IF_NONEMPTY, OnTimeBehavior: pipepb.OnTimeBehavior_FIRE_IF_NONEMPTY,
-		AssignsToOneWindow: true, EnvironmentId: environment,
+		AssignsToOneWindow: !slides, EnvironmentId: environment,
 	}
 	if s.Accumulating {
 		w.AccumulationMode = pipepb.AccumulationMode_ACCUMULATING
@@ -146,8 +182,12 @@ var windowingNames = []string{"windows", "trigger", "allowed lateness", "panes"}
 
 // windowingText is what a strategy says, one text a property. All that windowing sets follows from it.
 func windowingText(w *pipepb.WindowingStrategy) []string {
+	windows := windowsText(w.GetWindowFn())
+	if w.GetMergeStatus() == pipepb.MergeStatus_ALREADY_MERGED {
+		windows += ", merged"
+	}
 	return []string{
-		windowsText(w.GetWindowFn()), triggerText(w.GetTrigger()), short(time.Duration(w.GetAllowedLateness()) * time.Millisecond),
+		windows, triggerText(w.GetTrigger()), short(time.Duration(w.GetAllowedLateness()) * time.Millisecond),
 		strings.ToLower(w.GetAccumulationMode().String()),
 	}
 }
