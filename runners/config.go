@@ -79,8 +79,11 @@ var flagGroups = []struct {
 	{"State", []string{"state-backend", "state-cache"}},
 	{"Checkpoints", []string{"checkpoint-dir", "checkpoint-interval", "checkpoint-mode", "alignment-timeout", "retain-checkpoints", "restore", "new-run", "allow-replay"}},
 	{"Access", []string{"http", "token-file", "tls-cert", "tls-key", "tls-ca"}},
-	{"Information", []string{"version", "print-config"}},
+	{information, []string{"version", "print-config", "plan", "plan-diff"}},
 }
+
+// information is the group of flags that print something instead of running a job.
+const information = "Information"
 
 // RegisterFlags puts the settings on fs, with their present values as defaults.
 func (c *Config) RegisterFlags(fs *flag.FlagSet) {

@@ -33,6 +33,7 @@ const (
 	exitOK        = 0
 	exitFailed    = 1   // the job failed
 	exitUsage     = 2   // unknown flags, values or settings; nothing was run
+	exitRefused   = 3   // --plan-diff: the program could not go on from a checkpoint of the saved plan
 	exitInterrupt = 130 // a second SIGINT or SIGTERM
 )
 
@@ -70,6 +71,9 @@ func run(name string, build func(*sdk.Pipeline) error, l linked, fs *flag.FlagSe
 	c.RegisterFlags(fs)
 	showVersion := fs.Bool("version", false, "print what this program was built from, and exit")
 	printConfig := fs.Bool("print-config", false, "print every setting with its value, and exit")
+	var printed planForm
+	fs.Var(&printed, "plan", "print the plan of the pipeline as `json` (Apache Beam's pipeline proto), text or mermaid (a flowchart), and exit without running it; --plan alone is json")
+	planDiff := fs.String("plan-diff", "", "compare the pipeline with a plan that --plan saved to `file`: which steps and which state change; exit with 3 if a checkpoint of that plan could not be restored")
 	fs.Init(name, flag.ContinueOnError)
 	fs.SetOutput(io.Discard) // errors are ours to print
 	fs.Usage = func() {}
@@ -99,6 +103,13 @@ func run(name string, build func(*sdk.Pipeline) error, l linked, fs *flag.FlagSe
 	}
 	if err := c.validate(); err != nil {
 		return fail(exitUsage, err)
+	}
+	if printed != "" || *planDiff != "" {
+		code, err := showPlan(stdout, name, build, printed, *planDiff)
+		if err != nil {
+			return fail(code, err)
+		}
+		return code
 	}
 	ctx := interruptible(stderr)
 	if c.Role == "worker" || c.Runner == "distributed" {
@@ -251,12 +262,17 @@ func usage(w io.Writer, name string, fs *flag.FlagSet) {
 	for _, g := range flagGroups {
 		fmt.Fprintf(w, "\n%s:\n", g.title)
 		for _, n := range g.names {
+			env := envName(n)
+			if g.title == information {
+				env = "" // asked for once, on a command line
+			}
 			if f := fs.Lookup(n); f != nil {
-				printFlag(w, f, envName(n))
+				printFlag(w, f, env)
 			}
 		}
 	}
-	fmt.Fprintf(w, "\nExit codes: %d done, %d the job failed, %d wrong settings, %d interrupted twice.\n", exitOK, exitFailed, exitUsage, exitInterrupt)
+	fmt.Fprintf(w, "\nExit codes: %d done, %d the job failed, %d wrong settings, %d --plan-diff found that a checkpoint could not be restored, %d interrupted twice.\n",
+		exitOK, exitFailed, exitUsage, exitRefused, exitInterrupt)
 }
 
 func printFlag(w io.Writer, f *flag.Flag, env string) {
@@ -270,7 +286,7 @@ func printFlag(w io.Writer, f *flag.Flag, env string) {
 	default:
 		fmt.Fprintf(w, " (default %s)", f.DefValue)
 	}
-	if env != "" && f.Name != "version" && f.Name != "print-config" {
+	if env != "" {
 		fmt.Fprintf(w, " [%s]", env)
 	}
 	fmt.Fprintln(w)

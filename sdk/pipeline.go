@@ -21,6 +21,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"runtime"
+	"runtime/debug"
 	"strings"
 
 	"github.com/millstream/millstream/internal/kernel"
@@ -85,6 +86,23 @@ func (p *Pipeline) Graph() (*kernel.Graph, error) {
 		return nil, errors.New("the pipeline has no steps")
 	}
 	return &p.graph, p.Err()
+}
+
+// Build is the graph of the pipeline that build describes, for runners. A panic of build is an error with its
+// stack.
+func Build(name string, build func(*Pipeline) error) (g *kernel.Graph, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("build pipeline %q: panic: %v\n%s", name, r, debug.Stack())
+		}
+	}()
+	p := NewPipeline(name)
+	err = build(p)
+	g, perr := p.Graph()
+	if err := errors.Join(perr, err); err != nil {
+		return nil, fmt.Errorf("build pipeline %q: %w", name, err)
+	}
+	return g, nil
 }
 
 // Scope nests the steps that build adds: their full names are name/step. Composite transforms use it, so

@@ -512,12 +512,14 @@ func (s *subtask) openContext(i int, r *SubtaskRestore) (*kernel.OpenContext, er
 	}
 	o.wm = eventtime.Min
 	if r != nil {
-		n, ok := r.Nodes[o.node.Name]
-		if !ok {
+		switch n, ok := r.Nodes[o.node.Name]; {
+		case ok:
+			o.wm = n.Watermark
+			c.Restore = &kernel.OpRestore{Checkpoint: r.Checkpoint, Blob: n.Blob, Watermark: n.Watermark}
+		case o.node.Keyed, o.node.Sink != nil, o.node.SetSplits != nil:
 			return nil, fmt.Errorf("checkpoint %d has no state of this step", r.Checkpoint)
+		default: // new in the program, or renamed: it keeps nothing, and its stage tells it the watermark
 		}
-		o.wm = n.Watermark
-		c.Restore = &kernel.OpRestore{Checkpoint: r.Checkpoint, Blob: n.Blob, Watermark: n.Watermark}
 	}
 	if o.node.Keyed {
 		b, err := s.job.opts.OpenBackend(s.job.ctx, o.node, s.index, s.stage.Parallelism)

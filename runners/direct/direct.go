@@ -13,7 +13,6 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -131,25 +130,11 @@ func Run(ctx context.Context, name string, build func(*sdk.Pipeline) error, o Op
 
 // plan builds the pipeline, twice if check is set.
 func plan(name string, build func(*sdk.Pipeline) error, check bool) (*kernel.Graph, error) {
-	once := func() (g *kernel.Graph, err error) {
-		defer func() {
-			if r := recover(); r != nil {
-				err = fmt.Errorf("build pipeline %q: panic: %v\n%s", name, r, debug.Stack())
-			}
-		}()
-		p := sdk.NewPipeline(name)
-		err = build(p)
-		g, perr := p.Graph()
-		if err := errors.Join(perr, err); err != nil {
-			return nil, fmt.Errorf("build pipeline %q: %w", name, err)
-		}
-		return g, nil
-	}
-	g, err := once()
+	g, err := sdk.Build(name, build)
 	if err != nil || !check {
 		return g, err
 	}
-	again, err := once()
+	again, err := sdk.Build(name, build)
 	if err != nil {
 		return nil, fmt.Errorf("the second time, build fails: %w", err)
 	}

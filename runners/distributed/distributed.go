@@ -105,16 +105,6 @@ func (p *Program) flags() string {
 	return p.Flags()
 }
 
-func (p *Program) graph() (*kernel.Graph, error) {
-	pipe := sdk.NewPipeline(p.Name)
-	err := p.Build(pipe)
-	g, gerr := pipe.Graph()
-	if err := errors.Join(gerr, err); err != nil {
-		return nil, fmt.Errorf("build pipeline %q: %w", p.Name, err)
-	}
-	return g, nil
-}
-
 // driver is the name of the backend that keeps state in a worker.
 func (c *Config) driver() string {
 	if c.StateBackend == "filesystem" {
@@ -165,7 +155,7 @@ func Run(ctx context.Context, c Config, p Program) error {
 	if err := c.defaults(); err != nil {
 		return err
 	}
-	g, err := p.graph()
+	g, err := sdk.Build(p.Name, p.Build)
 	if err != nil {
 		return err
 	}
@@ -359,7 +349,7 @@ func RunWorker(ctx context.Context, c Config, p Program) error {
 			if err := p.parse(args, env); err != nil {
 				return nil, "", fmt.Errorf("parse the coordinator's arguments: %w", err)
 			}
-			g, err := p.graph()
+			g, err := sdk.Build(p.Name, p.Build)
 			return g, p.flags(), err
 		},
 	})

@@ -244,7 +244,7 @@ func (c *compiler) fill(n *node, path string) (err error) {
 		n.len = t.Len()
 		if c.isByte(t.Elem()) {
 			n.op, n.native = opByteArray, true
-			n.spec = Spec{URN: urnBytes, Detail: fmt.Sprintf("%s:%d", logicalFixedBytes, n.len)}
+			n.spec = Spec{URN: urnBytes, Detail: LogicalFixedBytes, Len: n.len}
 			return nil
 		}
 		n.op = opArray
@@ -252,7 +252,7 @@ func (c *compiler) fill(n *node, path string) (err error) {
 			return err
 		}
 		n.native = n.elem.native
-		n.spec = Spec{URN: urnIterable, Components: []Spec{n.elem.spec}, Detail: fmt.Sprintf("array:%d", n.len)}
+		n.spec = Spec{URN: urnIterable, Components: []Spec{n.elem.spec}, Detail: detailArray, Len: n.len}
 	case reflect.Map:
 		n.op = opMap
 		if n.key, err = c.compile(t.Key(), path+"[key]"); err != nil {
@@ -283,7 +283,7 @@ func (c *compiler) fillStruct(n *node, path string) error {
 	t := n.typ
 	if t.ConvertibleTo(timeType) {
 		n.op = opTime
-		n.spec = Spec{URN: urnRow, Detail: logicalNanosInstant, Fields: []Field{
+		n.spec = Spec{URN: urnRow, Detail: LogicalNanosInstant, Fields: []Field{
 			{Name: "seconds", Spec: Spec{URN: urnVarInt}}, {Name: "nanos", Spec: Spec{URN: urnVarInt}}}}
 		return nil
 	}

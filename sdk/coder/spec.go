@@ -12,9 +12,10 @@ type Spec struct {
 	Components []Spec // in the standard's order; none for a row
 	Fields     []Field
 	Payload    []byte // what the standard defines as such (of a row it is Fields)
-	// Detail names what the URN leaves open: a schema's logical type, or the Go type whose own code
-	// does the encoding.
+	// Detail names what the URN leaves open: a schema's logical type, "array", or the Go type whose own
+	// code does the encoding.
 	Detail string
+	Len    int // of an array, and of bytes of a fixed number
 }
 
 // Field is one field of a row.
@@ -44,7 +45,11 @@ func (s Spec) String() string {
 func (s Spec) write(b *strings.Builder) {
 	name := strings.TrimPrefix(s.URN, "beam:coder:")
 	b.WriteString(strings.TrimSuffix(name, ":v1"))
-	if s.Detail != "" {
+	switch s.Detail {
+	case "":
+	case detailArray, LogicalFixedBytes:
+		fmt.Fprintf(b, "<%s:%d>", s.Detail, s.Len)
+	default:
 		fmt.Fprintf(b, "<%s>", s.Detail)
 	}
 	if len(s.Payload) > 0 {
@@ -108,8 +113,10 @@ const (
 	urnCustom    = "millstream:coder:custom:v1"
 )
 
-// Logical types of Beam's schemas, whose bytes are those of their representation.
+// Logical types of Beam's schemas, whose bytes are those of their representation: the Detail of a Spec.
 const (
-	logicalNanosInstant = "beam:logical_type:nanos_instant:v1" // row{seconds varint; nanos varint}
-	logicalFixedBytes   = "beam:logical_type:fixed_bytes:v1"   // bytes
+	LogicalNanosInstant = "beam:logical_type:nanos_instant:v1" // row{seconds varint; nanos varint}
+	LogicalFixedBytes   = "beam:logical_type:fixed_bytes:v1"   // bytes
 )
+
+const detailArray = "array" // of a fixed length

@@ -16,6 +16,7 @@ type dependency struct {
 }
 
 var dependencies = []dependency{
+	{"github.com/apache/beam/sdks/v2", "the types of Beam's pipeline proto, which a plan is", []string{"sdk/plan"}},
 	{"github.com/aws/aws-sdk-go-v2", "S3: signatures, retries", []string{"statebackend/storage/s3store"}},
 	{"github.com/aws/aws-sdk-go-v2/config", "S3: where credentials, region and endpoint come from", []string{"statebackend/storage/s3store"}},
 	{"github.com/aws/aws-sdk-go-v2/service/s3", "S3: the requests", []string{"statebackend/storage/s3store"}},
@@ -30,7 +31,7 @@ var dependencies = []dependency{
 	{"golang.org/x/sync", "goroutines that end with the first error (errgroup)", []string{"statebackend/rocksdb"}},
 	{"golang.org/x/term", "whether progress goes to somebody who watches", []string{"runners"}},
 	{"google.golang.org/grpc", "control messages between coordinator and workers", []string{"runners/distributed/..."}},
-	{"google.golang.org/protobuf", "the types of control messages", []string{"runners/distributed/control"}},
+	{"google.golang.org/protobuf", "the types of control messages, and plans as JSON", []string{"runners/distributed/control", "sdk/plan"}},
 	{"pgregory.net/rapid", "random Go types and values that shrink when they fail", nil},
 }
 

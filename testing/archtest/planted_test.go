@@ -148,6 +148,7 @@ func TestPlantedViolationsAreFound(t *testing.T) {
 		{"flag", "sdk/flags.go", doc("sdk", source("sdk", "flag")), []string{
 			"packages with few users: sdk/flags.go:5: imports flag: a library defines no flags; Main and programs do"}},
 		{"Beam's protos", "internal/kernel/proto.go", source("kernel", "github.com/apache/beam/sdks/v2/go/pkg/beam/model/pipeline_v1"), []string{
+			"libraries: internal/kernel/proto.go:4: imports github.com/apache/beam/sdks/v2/go/pkg/beam/model/pipeline_v1",
 			"packages with few users: internal/kernel/proto.go:4: imports github.com/apache/beam/sdks/v2/go/pkg/beam/model/pipeline_v1: Beam's protos are one room's business"}},
 		{"cgo elsewhere", "internal/kernel/c.go", "//go:build rocksdb\n\npackage kernel\n\nimport \"C\"\n", []string{
 			"packages with few users: internal/kernel/c.go:5: imports C: a program without rocksdb needs no C compiler"}},

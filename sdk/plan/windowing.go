@@ -1,0 +1,193 @@
+package plan
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	pipepb "github.com/apache/beam/sdks/v2/go/pkg/beam/model/pipeline_v1"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/millstream/millstream/internal/kernel"
+	"github.com/millstream/millstream/sdk/coder"
+	"github.com/millstream/millstream/sdk/trigger"
+	"github.com/millstream/millstream/sdk/window"
+)
+
+// windowFn translates a window function.
+func windowFn(fn window.Fn) (*pipepb.FunctionSpec, error) {
+	switch fn := fn.(type) {
+	case window.GlobalFn:
+		return &pipepb.FunctionSpec{Urn: urnGlobalWindows}, nil
+	case window.FixedFn:
+		return specOf(urnFixedWindows, &pipepb.FixedWindowsPayload{Size: durationpb.New(fn.Size), Offset: offset(fn.Shift, fn.Size)})
+	case window.SlidingFn:
+		return specOf(urnSliding, &pipepb.SlidingWindowsPayload{
+			Size: durationpb.New(fn.Size), Period: durationpb.New(fn.Period), Offset: offset(fn.Shift, fn.Period),
+		})
+	case window.SessionsFn: // whether they are merged is said by the strategy
+		return specOf(urnSessions, &pipepb.SessionWindowsPayload{GapSize: durationpb.New(fn.Gap)})
+	}
+	return nil, fmt.Errorf("the window function %T has no translation: add it to sdk/plan/windowing.go", fn)
+}
+
+// offset is shift as Beam has it: not negative, below the period, and absent if it is 0.
+func offset(shift, period time.Duration) *timestamppb.Timestamp {
+	shift = (shift%period + period) % period
+	if shift == 0 {
+		return nil
+	}
+	return timestamppb.New(time.Unix(0, int64(shift)))
+}
+
+// merging says whether windows of fn merge, and whether they have.
+func merging(fn window.Fn) pipepb.MergeStatus_Enum {
+	switch s, sessions := fn.(window.SessionsFn); {
+	case !sessions:
+		return pipepb.MergeStatus_NON_MERGING
+	case s.Merged:
+		return pipepb.MergeStatus_ALREADY_MERGED
+	}
+	return pipepb.MergeStatus_NEEDS_MERGE
+}
+
+// windowCoder is how Beam encodes the windows of fn.
+func windowCoder(fn window.Fn) coder.Spec {
+	if _, ok := fn.(window.GlobalFn); ok {
+		return coder.Spec{URN: urnGlobalWindow}
+	}
+	return coder.Spec{URN: urnIntervalWindow}
+}
+
+// windowsText is the way back from windowFn, for readers.
+func windowsText(fn *pipepb.FunctionSpec) string {
+	switch fn.GetUrn() {
+	case urnGlobalWindows:
+		return "global"
+	case urnFixedWindows:
+		var p pipepb.FixedWindowsPayload
+		if proto.Unmarshal(fn.GetPayload(), &p) == nil {
+			return "fixed " + short(p.GetSize().AsDuration()) + offsetText(p.Offset)
+		}
+	case urnSliding:
+		var p pipepb.SlidingWindowsPayload
+		if proto.Unmarshal(fn.GetPayload(), &p) == nil {
+			return fmt.Sprintf("sliding %s every %s%s", short(p.GetSize().AsDuration()), short(p.GetPeriod().AsDuration()), offsetText(p.Offset))
+		}
+	case urnSessions:
+		var p pipepb.SessionWindowsPayload
+		if proto.Unmarshal(fn.GetPayload(), &p) == nil {
+			return "sessions " + short(p.GetGapSize().AsDuration()) + " apart"
+		}
+	}
+	return fmt.Sprintf("%s %x", fn.GetUrn(), fn.GetPayload())
+}
+
+func offsetText(t *timestamppb.Timestamp) string {
+	if t == nil {
+		return ""
+	}
+	return " from " + short(t.AsTime().Sub(time.Unix(0, 0)))
+}
+
+// short is 1h for 1h0m0s.
+func short(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}
+
+// triggerOf translates a trigger. Beam's default trigger is ours: once at the end of the window, and then for
+// each late element.
+func triggerOf(t trigger.Trigger) (*pipepb.Trigger, error) {
+	w, ok := t.(trigger.Watermark)
+	if !ok {
+		return nil, fmt.Errorf("the trigger %T has no translation: add it to sdk/plan/windowing.go", t)
+	}
+	if w == trigger.AfterWatermark() {
+		return &pipepb.Trigger{Trigger: &pipepb.Trigger_Default_{Default: &pipepb.Trigger_Default{}}}, nil
+	}
+	a := &pipepb.Trigger_AfterEndOfWindow{LateFirings: count(w.LateCount)}
+	if w.EarlyCount > 0 {
+		a.EarlyFirings = count(w.EarlyCount)
+	}
+	return &pipepb.Trigger{Trigger: &pipepb.Trigger_AfterEndOfWindow_{AfterEndOfWindow: a}}, nil
+}
+
+func count(n int64) *pipepb.Trigger {
+	return &pipepb.Trigger{Trigger: &pipepb.Trigger_ElementCount_{ElementCount: &pipepb.Trigger_ElementCount{ElementCount: int32(min(n, 1<<31-1))}}}
+}
+
+// triggerText is the way back from triggerOf, for readers.
+func triggerText(t *pipepb.Trigger) string {
+	switch t := t.GetTrigger().(type) {
+	case *pipepb.Trigger_Default_:
+		return "at the end, then each late element"
+	case *pipepb.Trigger_AfterEndOfWindow_:
+		text := "at the end"
+		if early := t.AfterEndOfWindow.EarlyFirings; early != nil {
+			text += ", before it " + triggerText(early)
+		}
+		if late := t.AfterEndOfWindow.LateFirings; late != nil {
+			text += ", after it " + triggerText(late)
+		}
+		return text
+	case *pipepb.Trigger_ElementCount_:
+		if t.ElementCount.ElementCount == 1 {
+			return "every element"
+		}
+		return fmt.Sprintf("every %d elements", t.ElementCount.ElementCount)
+	}
+	return t.String()
+}
+
+// windowing adds a strategy and returns its id, which is what it says.
+func (b *builder) windowing(s kernel.Strategy) (string, error) {
+	fn, err := windowFn(s.Fn)
+	if err != nil {
+		return "", err
+	}
+	t, err := triggerOf(s.Trigger)
+	if err != nil {
+		return "", err
+	}
+	_, slides := s.Fn.(window.SlidingFn)
+	w := &pipepb.WindowingStrategy{
+		WindowFn: fn, MergeStatus: merging(s.Fn), WindowCoderId: b.coder(windowCoder(s.Fn)),
+		Trigger: t, AccumulationMode: pipepb.AccumulationMode_DISCARDING, AllowedLateness: s.AllowedLateness,
+		// What every aggregation here does: the timestamp of a pane is the last in its window, and there are no
+		// empty panes.
+		OutputTime:      pipepb.OutputTime_END_OF_WINDOW,
+		ClosingBehavior: pipepb.ClosingBehavior_EMIT_IF_NONEMPTY, OnTimeBehavior: pipepb.OnTimeBehavior_FIRE_IF_NONEMPTY,
+		AssignsToOneWindow: !slides, EnvironmentId: environment,
+	}
+	if s.Accumulating {
+		w.AccumulationMode = pipepb.AccumulationMode_ACCUMULATING
+	}
+	text := windowingText(w)
+	id := fmt.Sprintf("%s; %s; lateness %s; %s", text[0], text[1], text[2], text[3])
+	b.c.WindowingStrategies[id] = w
+	return id, nil
+}
+
+// windowingNames are the properties in the order of windowingText.
+var windowingNames = []string{"windows", "trigger", "allowed lateness", "panes"}
+
+// windowingText is what a strategy says, one text a property. All that windowing sets follows from it.
+func windowingText(w *pipepb.WindowingStrategy) []string {
+	windows := windowsText(w.GetWindowFn())
+	if w.GetMergeStatus() == pipepb.MergeStatus_ALREADY_MERGED {
+		windows += ", merged"
+	}
+	return []string{
+		windows, triggerText(w.GetTrigger()), short(time.Duration(w.GetAllowedLateness()) * time.Millisecond),
+		strings.ToLower(w.GetAccumulationMode().String()),
+	}
+}
