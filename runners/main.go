@@ -12,7 +12,6 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
 	"time"
 
@@ -111,7 +110,7 @@ func runDistributed(ctx context.Context, name string, build func(*sdk.Pipeline) 
 	program := distributed.Program{
 		Name: name, Build: build, Args: args, Backends: l.backends, Storages: l.storages,
 		Parse: func(args, _ []string) error { return parseOwn(fs, args) },
-		Flags: func() string { return ownFlags(fs) },
+		Flags: func() map[string]string { return ownFlags(fs) },
 	}
 	config := distributed.Config{
 		Role: c.Role, Workers: c.Workers, Parallelism: c.Parallelism, Coordinator: c.Coordinator, Listen: c.Listen,
@@ -171,15 +170,15 @@ func parseOwn(fs *flag.FlagSet, args []string) error {
 	return errors.Join(err, fs.Parse(args))
 }
 
-// ownFlags lists the program's own flags with their values.
-func ownFlags(fs *flag.FlagSet) string {
-	var b strings.Builder
+// ownFlags returns the program's own flags, values by name.
+func ownFlags(fs *flag.FlagSet) map[string]string {
+	own := map[string]string{}
 	fs.VisitAll(func(f *flag.Flag) {
 		if !runnerFlag(f.Name) {
-			fmt.Fprintf(&b, "--%s=%s\n", f.Name, f.Value)
+			own[f.Name] = f.Value.String()
 		}
 	})
-	return b.String()
+	return own
 }
 
 func runDirect(ctx context.Context, name string, build func(*sdk.Pipeline) error, l linked, c *Config, stderr io.Writer) int {

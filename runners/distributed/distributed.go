@@ -14,8 +14,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -85,8 +87,8 @@ type Program struct {
 	// Parse sets the program's own flags from the coordinator's arguments and environment. It may be called
 	// again with others. Nil: there are none.
 	Parse func(args, env []string) error
-	// Flags returns the program's own flags as lines of name=value. Nil: there are none.
-	Flags    func() string
+	// Flags returns the program's own flags, values by name. Nil: there are none.
+	Flags    func() map[string]string
 	Backends map[string]statebackend.Driver
 	Storages []storage.Driver
 }
@@ -98,11 +100,20 @@ func (p *Program) parse(args, env []string) error {
 	return p.Parse(args, env)
 }
 
-func (p *Program) flags() string {
+func (p *Program) flags() map[string]string {
 	if p.Flags == nil {
-		return ""
+		return nil
 	}
 	return p.Flags()
+}
+
+// identity is the flags as lines of --name=value, by name, that processes compare.
+func identity(flags map[string]string) string {
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(flags)) {
+		fmt.Fprintf(&b, "--%s=%s\n", name, flags[name])
+	}
+	return b.String()
 }
 
 func (p *Program) graph() (*kernel.Graph, error) {
@@ -200,8 +211,9 @@ func Run(ctx context.Context, c Config, p Program) error {
 		return err
 	}
 	o := coordinator.Options{
-		Name: p.Name, Graph: g, Identity: coordinator.Identity{Executable: exe, Flags: p.flags(), Plan: g.Plan()},
-		Args: p.Args, Env: settingsOf(os.Environ()), Settings: c.settings(), Core: c.core(), Logger: c.Logger,
+		Name: p.Name, Graph: g, Identity: coordinator.Identity{Executable: exe, Flags: identity(p.flags()), Plan: g.Plan()},
+		Flags: checkpoint.NewFlags(p.flags()),
+		Args:  p.Args, Env: settingsOf(os.Environ()), Settings: c.settings(), Core: c.core(), Logger: c.Logger,
 	}
 	if err := c.takeUp(ctx, p, g, ln.Addr().String(), &o); err != nil {
 		return closeAll(err)
@@ -284,7 +296,7 @@ func (c *Config) takeUp(ctx context.Context, p Program, g *kernel.Graph, address
 	}
 	taken, err := coordinator.Open(ctx, store, coordinator.Restore{
 		From: c.Restore, NewRun: c.NewRun, AllowReplay: c.AllowReplay, Retain: c.RetainCheckpoints, Claimant: address,
-	}, coordinator.Fit{Job: p.Name, Graph: g, KeyGroups: c.KeyGroups, Parallelism: c.Parallelism})
+	}, coordinator.Fit{Job: p.Name, Graph: g, KeyGroups: c.KeyGroups, Parallelism: c.Parallelism, Flags: p.flags()})
 	if err != nil {
 		return err
 	}
@@ -360,7 +372,7 @@ func RunWorker(ctx context.Context, c Config, p Program) error {
 				return nil, "", fmt.Errorf("parse the coordinator's arguments: %w", err)
 			}
 			g, err := p.graph()
-			return g, p.flags(), err
+			return g, identity(p.flags()), err
 		},
 	})
 }

@@ -114,8 +114,8 @@ func program(ctx context.Context, args []string, log io.Writer) error {
 			c = keep
 			return err
 		},
-		Flags: func() string {
-			return fmt.Sprintf("out=%s\nrecords=%d\nextra=%s\n", own.out, own.records, own.extra)
+		Flags: func() map[string]string {
+			return map[string]string{"out": own.out, "records": fmt.Sprint(own.records), "extra": own.extra}
 		},
 		Backends: backends,
 		Storages: []storage.Driver{file.Driver},

@@ -316,7 +316,7 @@ func TestStrangersAreRefused(t *testing.T) {
 	r.start("--role=coordinator", "--workers=1")
 	at := r.address("coordinator", 1)
 	for _, test := range []struct{ env, says string }{
-		{"DISTRIBUTED_TEST_EXTRA=other", `the program's own flags differ: in line 3 the worker has "extra=other", the coordinator "extra="`},
+		{"DISTRIBUTED_TEST_EXTRA=other", `the program's own flags differ: in line 1 the worker has "--extra=other", the coordinator "--extra="`},
 		{"DISTRIBUTED_TEST_BAD_PLAN=1", `build gives another plan: in line 6 the worker has "step \"one step more\" map"`},
 	} {
 		w := &rig{t: t, env: append(r.env[:len(r.env):len(r.env)], test.env)}

@@ -109,6 +109,7 @@ type Fit struct {
 	Graph       *kernel.Graph
 	KeyGroups   int
 	Parallelism int
+	Flags       map[string]string // the program's own, values by name: others are no obstacle, but worth a note
 }
 
 // Open claims the log of a job in store and reads what it takes up. Everything that can be refused is refused
@@ -134,6 +135,9 @@ func Open(ctx context.Context, store *storage.Store, r Restore, fit Fit) (*Taken
 		}
 		t.Pending = m.Pending
 		t.NextID = m.Checkpoint.ID + 1
+		if r.NewRun && len(m.Pending) > 0 {
+			t.note(fit, m, "committing what checkpoint %d promised")
+		}
 	}
 	if e, ok := term.Restores(); ok {
 		if r.From == "none" && !r.NewRun {
@@ -147,6 +151,7 @@ func Open(ctx context.Context, store *storage.Store, r Restore, fit Fit) (*Taken
 			return nil, fmt.Errorf("restore slot %d of %s: %w", e.Slot, store, err)
 		}
 		t.Last = m
+		t.note(fit, m, "restoring checkpoint %d")
 		t.NextID = max(t.NextID, m.Checkpoint.ID+1)
 	}
 	t.Ledger = &Durable{store: store, term: term, collector: checkpoint.NewCollector(t.Generation, r.Retain)}
@@ -167,6 +172,26 @@ func Open(ctx context.Context, store *storage.Store, r Restore, fit Fit) (*Taken
 		t.Ledger.collector.Found(uint64(e.Slot), &m.Checkpoint)
 	}
 	return t, nil
+}
+
+// note tells of the flags that differ from those that m was made under.
+func (t *Taken) note(fit Fit, m *checkpoint.Manifest, doing string) {
+	var list []string
+	changed, added, gone := m.Flags.Differ(fit.Flags)
+	for _, kind := range []struct {
+		how   string
+		names []string
+	}{{"has changed", changed}, {"is new", added}, {"is gone", gone}} {
+		for _, name := range kind.names {
+			list = append(list, "--"+name+" "+kind.how)
+		}
+	}
+	if len(list) > 0 {
+		t.Notes = append(t.Notes, fmt.Sprintf(doing+", which was taken with other flags: %s. What is read was listed when the job "+
+			"began and lives in its checkpoints: a flag that names the input has no effect. What was written under the old flags "+
+			"stays where it is; what of it is not committed yet is committed there, or the job fails. To read something else, begin "+
+			"anew with --new-run and an empty output", m.Checkpoint.ID, strings.Join(list, ", ")))
+	}
 }
 
 func readManifest(e commitlog.Entry) (*checkpoint.Manifest, error) {

@@ -31,7 +31,8 @@ type Options struct {
 	Name       string // of the job
 	Graph      *kernel.Graph
 	Identity   Identity
-	Args, Env  []string // that a worker builds the pipeline from
+	Flags      checkpoint.Flags // the program's own, for manifests
+	Args, Env  []string         // that a worker builds the pipeline from
 	Generation uint64
 	Settings   *control.Settings
 	Core       Config // Parallelism and Subtasks are filled in
@@ -288,6 +289,7 @@ func (s *Server) deployment(a Deploy) (*control.Deploy, error) {
 func (s *Server) manifest(m *checkpoint.Manifest) *checkpoint.Manifest {
 	m.Job, m.StatePlan = s.o.Name, s.o.Graph.StatePlan(int(s.o.Settings.KeyGroups))
 	m.KeyGroups, m.Parallelism, m.Time = int(s.o.Settings.KeyGroups), int(s.o.Settings.Parallelism), time.Now().UTC()
+	m.Flags = s.o.Flags
 	return m
 }
 
