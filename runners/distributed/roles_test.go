@@ -247,16 +247,73 @@ func TestInterruptTakesALastCheckpoint(t *testing.T) {
 	r.exact()
 }
 
-// TestPoisonEndsTheJob: a record that always fails is tried a few times, and no more; then it can be repaired.
+var attemptInLog = regexp.MustCompile(`msg="attempt begins" attempt=(\d+)`)
+
+// TestPoisonEndsTheJob: a record that always fails is tried again as often as --max-retries says, and no more; then it
+// can be repaired.
 func TestPoisonEndsTheJob(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, 20_000, 20_000, "--max-retries=2").durable()
-	r.failure(r.start("--poison=3000"), `gave up after 2 retries: step "read": read: this record is poison`)
-	if n := strings.Count(r.log.String(), "attempt failed"); n < 3 {
-		t.Errorf("the job was tried %d times", n)
+	for _, retries := range []int{0, 1, 3} {
+		t.Run(fmt.Sprint(retries, " retries"), func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, 20_000, 20_000, fmt.Sprint("--max-retries=", retries)).durable()
+			r.failure(r.start("--poison=3000"), fmt.Sprintf(`gave up after %d retries: step "read": read: this record is poison`, retries))
+			attempts := map[string]bool{}
+			for _, m := range attemptInLog.FindAllStringSubmatch(r.log.String(), -1) {
+				attempts[m[1]] = true
+			}
+			if len(attempts) != retries+1 {
+				t.Errorf("%d retries are allowed, and there were %d attempts", retries, len(attempts))
+			}
+			if retries == 1 {
+				r.repaired()
+			}
+		})
 	}
+}
+
+// repaired goes on without the poison.
+func (r *rig) repaired() {
+	t := r.t
+	t.Helper()
 	if err := r.start("--restore=latest").Wait(); err != nil {
 		t.Fatalf("the repaired job failed: %v", err)
+	}
+	r.exact()
+}
+
+// TestWhatCannotHealIsNotTriedAgain: input that is not there ends the job at once.
+func TestWhatCannotHealIsNotTriedAgain(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, 1_000, 0, "--workers=1")
+	r.failure(r.start("--input="+filepath.Join(t.TempDir(), "nothing")), `step "read": list splits: stat`)
+	if strings.Contains(r.log.String(), "gave up after") {
+		t.Error("it was tried again")
+	}
+}
+
+// TestOtherFlagsAreToldAtARestore: what is read and what was written does not follow them.
+func TestOtherFlagsAreToldAtARestore(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, 2_000, 0, "--workers=1").durable()
+	if err := r.start().Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.start("--restore=latest").Wait(); err != nil {
+		t.Fatal(err)
+	}
+	const told = "with other flags"
+	if strings.Contains(r.log.String(), told) {
+		t.Error("the flags were the same")
+	}
+	if err := r.start("--restore=latest", "--records=1000", "--extra=secret-value").Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if log := r.log.String(); strings.Count(log, told) != 1 || !strings.Contains(log, "other flags: --extra has changed, --records has changed. ") {
+		t.Error("nobody said once that the flags differ")
+	}
+	if strings.Contains(r.log.String(), "secret-value") {
+		t.Error("the value of a flag is in the log")
 	}
 	r.exact()
 }
