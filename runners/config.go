@@ -91,7 +91,7 @@ func (c *Config) RegisterFlags(fs *flag.FlagSet) {
 	fs.IntVar(&c.Workers, "workers", c.Workers, "worker `processes`")
 	fs.StringVar(&c.Coordinator, "coordinator", c.Coordinator, "`host:port` of the coordinator, for --role=worker")
 	fs.StringVar(&c.Listen, "listen", c.Listen, "`host:port` to listen on (default: a free port on loopback)")
-	fs.IntVar(&c.MaxRetries, "max-retries", c.MaxRetries, "`times` that failing user code is tried again from the last checkpoint")
+	fs.IntVar(&c.MaxRetries, "max-retries", c.MaxRetries, "`times` that the same failure of a step is tried again from the last checkpoint: N retries are N+1 attempts; lost workers do not count")
 	fs.StringVar(&c.StateBackend, "state-backend", c.StateBackend, "`memory`; filesystem: memory with durable checkpoints; rocksdb")
 	fs.Var(&c.StateCache, "state-cache", "`bytes` of state that a worker process keeps in memory as values")
 	fs.StringVar(&c.CheckpointDir, "checkpoint-dir", c.CheckpointDir, "`URL` of durable checkpoints: file:///directory or s3://bucket/prefix")
@@ -171,6 +171,8 @@ func (c *Config) validate() error {
 		return fmt.Errorf("--checkpoint-interval=%v: must be above 0", c.CheckpointInterval)
 	case c.RetainCheckpoints < 1:
 		return fmt.Errorf("--retain-checkpoints=%d: must be at least 1", c.RetainCheckpoints)
+	case c.MaxRetries < 0:
+		return fmt.Errorf("--max-retries=%d: must be at least 0", c.MaxRetries)
 	case c.StateCache < 1:
 		return fmt.Errorf("--state-cache: must be above 0")
 	case c.Role == "worker" && c.Coordinator == "":

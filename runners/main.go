@@ -29,11 +29,24 @@ import (
 
 // Exit codes of Main.
 const (
-	exitOK        = 0
-	exitFailed    = 1   // the job failed
-	exitUsage     = 2   // unknown flags, values or settings; nothing was run
+	exitOK        = 0 // done, or stopped on request
+	exitFailed    = 1 // the job failed, or a worker was refused
+	exitUsage     = 2 // unknown flags, values or settings; nothing was run
+	exitOrphan    = distributed.ExitOrphan
+	exitDeposed   = 4   // another coordinator leads the job
 	exitInterrupt = 130 // a second SIGINT or SIGTERM
 )
+
+// exitCode says how a process ends whose job has ended with err.
+func exitCode(err error) int {
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.Is(err, distributed.ErrDeposed):
+		return exitDeposed
+	}
+	return exitFailed
+}
 
 // Option gives Main what a program links in.
 type Option func(*linked)
@@ -99,7 +112,7 @@ func run(name string, build func(*sdk.Pipeline) error, l linked, fs *flag.FlagSe
 	if err := c.validate(); err != nil {
 		return fail(exitUsage, err)
 	}
-	ctx := interruptible(stderr)
+	ctx := interruptible(stderr, c.Role)
 	if c.Role == "worker" || c.Runner == "distributed" {
 		return runDistributed(ctx, name, build, l, c, fs, args, stderr)
 	}
@@ -145,7 +158,7 @@ func runDistributed(ctx context.Context, name string, build func(*sdk.Pipeline) 
 	switch {
 	case err != nil:
 		fmt.Fprintf(stderr, "%s: %v\n", name, err)
-		return exitFailed
+		return exitCode(err)
 	case c.Role == "worker":
 	case ctx.Err() != nil:
 		fmt.Fprintln(stderr, "stopped before the end, after a last checkpoint")
@@ -219,14 +232,22 @@ func runDirect(ctx context.Context, name string, build func(*sdk.Pipeline) error
 	return exitOK
 }
 
+// farewell is what the first SIGINT or SIGTERM does to a process.
+func farewell(role string) string {
+	if role == "worker" {
+		return "this worker leaves the job, which goes on from its last checkpoint with other workers or when one joins; once more to stop now"
+	}
+	return "stopping after a last checkpoint; once more to stop now"
+}
+
 // interruptible is cancelled by the first SIGINT or SIGTERM; the second ends the process.
-func interruptible(stderr io.Writer) context.Context {
+func interruptible(stderr io.Writer, role string) context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	go func() {
 		<-signals
-		fmt.Fprintln(stderr, "stopping after a last checkpoint; once more to stop now")
+		fmt.Fprintln(stderr, farewell(role))
 		cancel()
 		<-signals
 		os.Exit(exitInterrupt)
@@ -255,7 +276,20 @@ func usage(w io.Writer, name string, fs *flag.FlagSet) {
 			}
 		}
 	}
-	fmt.Fprintf(w, "\nExit codes: %d done, %d the job failed, %d wrong settings, %d interrupted twice.\n", exitOK, exitFailed, exitUsage, exitInterrupt)
+	fmt.Fprintln(w, "\nExit codes:")
+	for _, c := range []struct {
+		code int
+		what string
+	}{
+		{exitOK, "done, or stopped by the first SIGINT or SIGTERM after a last checkpoint; a worker: the job is done, or it has left"},
+		{exitFailed, "the job failed, or this worker was refused"},
+		{exitUsage, "wrong settings; nothing was run"},
+		{exitOrphan, "a worker whose parent, the coordinator, is gone"},
+		{exitDeposed, "another coordinator leads the job; this one has stopped: do not start it again while the other runs"},
+		{exitInterrupt, "interrupted a second time; what came after the last checkpoint is processed again by --restore=latest"},
+	} {
+		fmt.Fprintf(w, "  %3d  %s\n", c.code, c.what)
+	}
 }
 
 func printFlag(w io.Writer, f *flag.Flag, env string) {

@@ -170,6 +170,10 @@ func (c *Config) defaults() error {
 	return nil
 }
 
+// ErrDeposed is wrapped by the error of a Run that has lost the job to another coordinator, also if that one was faster
+// from the start. It has committed nothing since. It is not to be run again while the other one leads.
+var ErrDeposed = coordinator.ErrDeposed
+
 // Run leads the job to its end: until all input was processed and all output committed, or, when ctx ends, to a
 // last checkpoint. With role local it starts the workers too.
 func Run(ctx context.Context, c Config, p Program) error {
@@ -215,7 +219,7 @@ func Run(ctx context.Context, c Config, p Program) error {
 		Flags: checkpoint.NewFlags(p.flags()),
 		Args:  p.Args, Env: settingsOf(os.Environ()), Settings: c.settings(), Core: c.core(), Logger: c.Logger,
 	}
-	if err := c.takeUp(ctx, p, g, ln.Addr().String(), &o); err != nil {
+	if err := c.takeUp(ctx, p, g, claimant(ln.Addr().String()), &o); err != nil {
 		return closeAll(err)
 	}
 	server, err := coordinator.NewServer(o)
@@ -282,8 +286,17 @@ func (c *Config) report(s *coordinator.Server) (last func()) {
 	return func() { close(done); reporting.Wait() }
 }
 
+// claimant says to people which process claims the log.
+func claimant(address string) string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "an unknown host"
+	}
+	return fmt.Sprintf("the coordinator at %s (process %d on %s)", address, os.Getpid(), host)
+}
+
 // takeUp claims the log, or makes the memory that takes its place.
-func (c *Config) takeUp(ctx context.Context, p Program, g *kernel.Graph, address string, o *coordinator.Options) error {
+func (c *Config) takeUp(ctx context.Context, p Program, g *kernel.Graph, claimant string, o *coordinator.Options) error {
 	if c.CheckpointDir == "" {
 		o.Generation, o.Core.NextID = 1, 1
 		o.Bulk = &checkpoint.MemoryStore{}
@@ -295,7 +308,7 @@ func (c *Config) takeUp(ctx context.Context, p Program, g *kernel.Graph, address
 		return fmt.Errorf("open the checkpoint directory: %w", err)
 	}
 	taken, err := coordinator.Open(ctx, store, coordinator.Restore{
-		From: c.Restore, NewRun: c.NewRun, AllowReplay: c.AllowReplay, Retain: c.RetainCheckpoints, Claimant: address,
+		From: c.Restore, NewRun: c.NewRun, AllowReplay: c.AllowReplay, Retain: c.RetainCheckpoints, Claimant: claimant,
 	}, coordinator.Fit{Job: p.Name, Graph: g, KeyGroups: c.KeyGroups, Parallelism: c.Parallelism, Flags: p.flags()})
 	if err != nil {
 		return err

@@ -29,6 +29,9 @@ type children struct {
 // directory it has for its state.
 const parentPipe = "MILLSTREAM_PARENT_PIPE"
 
+// ExitOrphan is the exit code of a worker whose parent, the coordinator, is gone.
+const ExitOrphan = 3
+
 const scratchPattern = "millstream-worker-"
 
 var errHopeless = errors.New("workers end before they join")
@@ -147,5 +150,5 @@ func endOrphan(scratch string) {
 	if err := os.RemoveAll(scratch); err != nil {
 		fmt.Fprintln(os.Stderr, "remove the state of a worker whose coordinator is gone:", err)
 	}
-	os.Exit(3)
+	os.Exit(ExitOrphan)
 }

@@ -188,7 +188,7 @@ func TestSleepingCoordinatorIsDeposed(t *testing.T) {
 	next := r.start("--restore=latest")
 	r.until("the next one has published", func() bool { return strings.Count(r.log.String(), "attempt begins") >= 4 })
 	stop(syscall.SIGCONT)
-	r.failure(zombie, "deposed: another coordinator leads")
+	r.failure(zombie, `deposed: another coordinator leads: "the coordinator at 127.0.0.1:`, fmt.Sprintf("(process %d on ", next.Process.Pid))
 	if err := next.Wait(); err != nil {
 		t.Fatalf("the new coordinator failed: %v", err)
 	}

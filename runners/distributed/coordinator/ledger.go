@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -61,14 +62,39 @@ func (l *Durable) Publish(ctx context.Context, m *checkpoint.Manifest) error {
 	}
 	slot, err := l.term.Publish(ctx, b)
 	if err != nil {
-		return err
+		return explain(ctx, l.store, err)
 	}
 	l.drop = append(l.drop, l.collector.Published(uint64(slot), &m.Checkpoint)...)
 	return nil
 }
 
 // Check implements Ledger.
-func (l *Durable) Check(ctx context.Context) error { return l.term.Check(ctx) }
+func (l *Durable) Check(ctx context.Context) error { return explain(ctx, l.store, l.term.Check(ctx)) }
+
+// ErrDeposed says that another coordinator leads the job, or was faster to claim it.
+var ErrDeposed = errors.New("deposed")
+
+// explain names the leader, and says what to do, if err says that it is another coordinator.
+func explain(ctx context.Context, store *storage.Store, err error) error {
+	if !errors.Is(err, commitlog.ErrDeposed) && !errors.Is(err, commitlog.ErrBeaten) {
+		return err
+	}
+	who := "which one is not known"
+	claim, ok, lerr := commitlog.New(store).Leader(ctx)
+	switch {
+	case lerr != nil:
+		who += " (" + lerr.Error() + ")"
+	case ok && len(claim.Payload) > 0:
+		who = fmt.Sprintf("%.300q", claim.Payload)
+	}
+	return deposition{fmt.Errorf("%w: %s, for %s. This one has stopped and commits nothing more. Let the other one go on; to move the job here, "+
+		"stop it and start this one with --restore=latest", err, who, store)}
+}
+
+type deposition struct{ error }
+
+func (d deposition) Unwrap() error        { return d.error }
+func (d deposition) Is(target error) bool { return target == ErrDeposed }
 
 // Collect implements Ledger.
 func (l *Durable) Collect(ctx context.Context) error {
@@ -122,7 +148,7 @@ func Open(ctx context.Context, store *storage.Store, r Restore, fit Fit) (*Taken
 	}
 	term, err := log.Claim(ctx, start, []byte(r.Claimant))
 	if err != nil {
-		return nil, fmt.Errorf("lead the job in %s: %w", store, err)
+		return nil, fmt.Errorf("lead the job in %s: %w", store, explain(ctx, store, err))
 	}
 	t := &Taken{Generation: uint64(term.Generation()), NextID: 1, Notes: notes}
 	if e, ok := term.Settles(); ok {

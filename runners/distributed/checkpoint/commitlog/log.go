@@ -52,6 +52,17 @@ func (g *Log) Newest(ctx context.Context) (Entry, bool, error) {
 	}
 }
 
+// Leader returns the claim under which the newest entry was written, and false if the log is empty or that claim is
+// collected.
+func (g *Log) Leader(ctx context.Context) (Entry, bool, error) {
+	e, ok, err := g.Newest(ctx)
+	if err != nil || !ok || e.Kind == Claim {
+		return e, ok, err
+	}
+	claim, err := g.read(ctx, e.Generation)
+	return claim, err == nil && claim.Kind == Claim && claim.Generation == e.Generation, err
+}
+
 // Manifests iterates over the manifests that can be restored, newest first, across runs. An error is the
 // last thing that it yields.
 func (g *Log) Manifests(ctx context.Context) iter.Seq2[Entry, error] {
