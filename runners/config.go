@@ -101,7 +101,7 @@ func (c *Config) RegisterFlags(fs *flag.FlagSet) {
 	fs.IntVar(&c.RetainCheckpoints, "retain-checkpoints", c.RetainCheckpoints, "completed `checkpoints` to keep")
 	fs.StringVar(&c.Restore, "restore", c.Restore, "`none`; latest: go on from the newest checkpoint; or the path of one")
 	fs.BoolVar(&c.NewRun, "new-run", c.NewRun, "begin anew in a checkpoint directory that was used")
-	fs.BoolVar(&c.AllowReplay, "allow-replay", c.AllowReplay, "restore a checkpoint that is not the newest: later output will appear twice")
+	fs.BoolVar(&c.AllowReplay, "allow-replay", c.AllowReplay, "restore a checkpoint that is not the newest, or whose successors were deleted: later output will appear twice")
 	fs.StringVar(&c.HTTP, "http", c.HTTP, "`host:port` of the status API (default: off)")
 	fs.StringVar(&c.TokenFile, "token-file", c.TokenFile, "`file` with the secret that all processes share; needed beyond loopback")
 	fs.StringVar(&c.TLSCert, "tls-cert", c.TLSCert, "`file` with the certificate of this process")

@@ -366,6 +366,66 @@ func TestRestoringIsExplicit(t *testing.T) {
 	r.exact()
 }
 
+// TestADeletedCheckpointIsNotPassedOver: the newest entries of the log are missed, for what they promised is committed.
+func TestADeletedCheckpointIsNotPassedOver(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, 20_000, 20_000).durable()
+	if err := r.start().Wait(); err != nil {
+		t.Fatal(err)
+	}
+	names, err := filepath.Glob(filepath.Join(r.state, "log", "*"))
+	if err != nil || len(names) < 3 {
+		t.Fatalf("the log has %v (%v)", names, err)
+	}
+	refused := func(args ...string) {
+		t.Helper()
+		r.log = lockedBuffer{}
+		r.failure(r.start(args...), fmt.Sprintf("had reached slot %d: its newest entries were deleted by hand", len(names)), "--allow-replay")
+		r.exact()
+	}
+	remove := func(names ...string) {
+		t.Helper()
+		for _, n := range names {
+			if err := os.Remove(n); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	last := len(names) - 1
+	remove(names[last])
+	refused("--restore=latest")
+	if err := r.start("--restore=latest", "--allow-replay").Wait(); err != nil {
+		t.Fatalf("--allow-replay: %v", err)
+	}
+	if !strings.Contains(r.log.String(), "will appear twice") {
+		t.Error("--allow-replay did not warn")
+	}
+	if err := r.start("--restore=latest").Wait(); err != nil {
+		t.Errorf("the next start: %v", err)
+	}
+}
+
+// TestADeletedLogIsNotAnEmptyOne: with no entry left, a restore does not start afresh.
+func TestADeletedLogIsNotAnEmptyOne(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, 2_000, 0, "--workers=1").durable()
+	if err := r.start().Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(filepath.Join(r.state, "log")); err != nil {
+		t.Fatal(err)
+	}
+	for _, restore := range []string{"latest", "none"} {
+		r.failure(r.start("--restore="+restore), "ends at slot 0, and had reached slot")
+		r.exact()
+	}
+	r.s.out = t.TempDir()
+	if err := r.start("--new-run", "--out="+r.s.out).Wait(); err != nil {
+		t.Fatalf("--new-run: %v", err)
+	}
+	r.exact()
+}
+
 // TestStrangersAreRefused: the refusal names what differs, on both sides.
 func TestStrangersAreRefused(t *testing.T) {
 	t.Parallel()

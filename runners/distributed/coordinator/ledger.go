@@ -142,10 +142,15 @@ type Fit struct {
 // before the claim, which would depose a coordinator that is doing well.
 func Open(ctx context.Context, store *storage.Store, r Restore, fit Fit) (*Taken, error) {
 	log := commitlog.New(store)
+	cut, err := cutShort(ctx, log, store, r)
+	if err != nil {
+		return nil, err
+	}
 	start, notes, err := choose(ctx, log, store, r, fit)
 	if err != nil {
 		return nil, err
 	}
+	notes = append(cut, notes...)
 	term, err := log.Claim(ctx, start, []byte(r.Claimant))
 	if err != nil {
 		return nil, fmt.Errorf("lead the job in %s: %w", store, explain(ctx, store, err))
@@ -226,6 +231,23 @@ func readManifest(e commitlog.Entry) (*checkpoint.Manifest, error) {
 
 func used(store *storage.Store) error {
 	return fmt.Errorf("%s has checkpoints of an earlier run: go on from them with --restore=latest, or begin anew with --new-run", store)
+}
+
+// cutShort refuses a log from which the newest entries were deleted, unless the operator knows what follows.
+func cutShort(ctx context.Context, log *commitlog.Log, store *storage.Store, r Restore) (notes []string, err error) {
+	newest, reached, err := log.CutShort(ctx)
+	if errors.Is(err, storage.ErrCorrupt) {
+		return []string{fmt.Sprintf("%v: if entries of the log were deleted by hand, nobody notices", err)}, nil
+	}
+	if err != nil || reached == 0 {
+		return nil, err
+	}
+	what := fmt.Sprintf("the log of %s ends at slot %d, and had reached slot %d: its newest entries were deleted by hand, or come from an old "+
+		"copy; output that they list may be committed already", store, newest, reached)
+	if r.AllowReplay || r.NewRun {
+		return []string{what + ", and will appear twice"}, nil
+	}
+	return nil, fmt.Errorf("%s, and would appear twice. Put the entries back; or accept it with --allow-replay; or begin anew with --new-run and an empty output", what)
 }
 
 // choose turns what the operator wants into what to claim.
