@@ -12,6 +12,7 @@ FUZZTIME ?= 30s
 given := $(GOFLAGS)
 export GOFLAGS = $(strip $(given) $(if $(TAGS),-tags=$(TAGS)))
 modules := scripts/each-module.sh
+seeds = MILLSTREAM_SEED=$(SEED) MILLSTREAM_RUNS=$(RUNS)
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS="$$(printf '\t')" read -r t d; do printf '%-20s %s\n' "$$t" "$$d"; done
@@ -51,9 +52,9 @@ demo: ## flights on the distributed runner with RocksDB, killed on the way; the 
 
 sim: ## random jobs, tables and values: RUNS of each, from SEED (printed; fresh unless set)
 	@echo "SEED=$(SEED)"
-	go test ./internal/engine -run TestRandomJobsAreExact -v -timeout 0 -engine.runs=$(RUNS) -engine.start=$(SEED)
-	go test ./internal/kernel -run Table -timeout 0 -kernel.runs=$(RUNS)
-	go test ./sdk/coder -run Random -timeout 0 -rapid.checks=$(RUNS) -rapid.seed=$(SEED)
+	$(seeds) go test ./internal/engine -run TestRandomJobsAreExact -v -timeout 0
+	$(seeds) go test ./internal/kernel -run Table -timeout 0
+	$(seeds) go test ./sdk/coder -run Random -timeout 0
 
 mutants: ## plant faults one at a time, each must be found: all, or N=6 drawn at random; minutes
 	go test ./testing/mutants -v -timeout 0 -mutants=$(or $(N),all)
