@@ -243,7 +243,7 @@ func Run(ctx context.Context, c Config, p Program) error {
 
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	children := &children{c: c, address: address, token: sec.token, joined: server.Joined, hopeless: stop, done: make(chan struct{})}
+	children := &children{c: c, address: address, token: sec.token, joined: server.Joined, hopeless: stop, done: make(chan struct{}), over: make(chan struct{})}
 	if c.Role == "local" {
 		children.start()
 	} else {
