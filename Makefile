@@ -1,24 +1,30 @@
 # `make` lists the targets. The variables can be set: make sim RUNS=100000 SEED=7.
 
-# Build tags. `rocksdb` needs a C++ library: scripts/install-deps.sh.
-TAGS ?=
+# Build tags. `rocksdb` needs a C++ library, which scripts/install-deps.sh installs. The tests have it unless told
+# otherwise: make test TAGS=
+test race: TAGS ?= rocksdb
 # Random jobs, tables and values of `make sim`, and where they start.
 RUNS ?= 20000
 SEED := $(or $(SEED),$(strip $(shell od -An -N4 -tu4 /dev/urandom)))
 # For each target of `make fuzz`.
 FUZZTIME ?= 30s
 
-export GOFLAGS := $(strip $(GOFLAGS) $(if $(TAGS),-tags=$(TAGS)))
+given := $(GOFLAGS)
+export GOFLAGS = $(strip $(given) $(if $(TAGS),-tags=$(TAGS)))
 modules := scripts/each-module.sh
+seeds = MILLSTREAM_SEED=$(SEED) MILLSTREAM_RUNS=$(RUNS)
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS="$$(printf '\t')" read -r t d; do printf '%-20s %s\n' "$$t" "$$d"; done
 
-test: bin/versitygw ## all tests; TAGS=rocksdb adds those of the RocksDB backend
+test: deps bin/versitygw ## all tests; installs RocksDB if it is missing (root, Debian or Ubuntu); TAGS= does without
 	$(modules) go test ./...
 
-race: bin/versitygw ## all tests under the race detector
+race: deps bin/versitygw ## all tests under the race detector
 	$(modules) go test -race ./...
+
+deps:
+	$(if $(filter rocksdb,$(TAGS)),scripts/install-deps.sh)
 
 lint: bin/staticcheck ## format, vet, staticcheck, tidy go.mod files, and the laws of testing/archtest
 	@files="$$(gofmt -l .)"; [ -z "$$files" ] || { echo "not formatted, run gofmt -w:" $$files; exit 1; }
@@ -41,14 +47,14 @@ platforms: ## compile without cgo, which only rocksdb needs, here and for macOS 
 	CGO_ENABLED=0 GOOS=windows GOARCH=amd64 go build ./...
 
 demo: ## flights on the distributed runner with RocksDB, killed on the way; the answer is compared with a plain loop's
-	scripts/install-deps.sh
+	scripts/install-deps.sh demo
 	scripts/demo.sh
 
 sim: ## random jobs, tables and values: RUNS of each, from SEED (printed; fresh unless set)
 	@echo "SEED=$(SEED)"
-	go test ./internal/engine -run TestRandomJobsAreExact -v -timeout 0 -engine.runs=$(RUNS) -engine.start=$(SEED)
-	go test ./internal/kernel -run Table -timeout 0 -kernel.runs=$(RUNS)
-	go test ./sdk/coder -run Random -timeout 0 -rapid.checks=$(RUNS) -rapid.seed=$(SEED)
+	$(seeds) go test ./internal/engine -run TestRandomJobsAreExact -v -timeout 0
+	$(seeds) go test ./internal/kernel -run Table -timeout 0
+	$(seeds) go test ./sdk/coder -run Random -timeout 0
 
 mutants: ## plant faults one at a time, each must be found: all, or N=6 drawn at random; minutes
 	go test ./testing/mutants -v -timeout 0 -mutants=$(or $(N),all)
@@ -80,4 +86,4 @@ ci: ## what a change must pass to land
 clean: ## remove what these targets made
 	rm -rf bin out
 
-.PHONY: help test race lint platforms bench-state checkpoints-at-scale sim explore fuzz ci clean
+.PHONY: help test race deps lint platforms demo bench-state checkpoints-at-scale sim mutants bench failpoints explore fuzz ci clean

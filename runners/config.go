@@ -94,7 +94,7 @@ func (c *Config) RegisterFlags(fs *flag.FlagSet) {
 	fs.IntVar(&c.Workers, "workers", c.Workers, "worker `processes`")
 	fs.StringVar(&c.Coordinator, "coordinator", c.Coordinator, "`host:port` of the coordinator, for --role=worker")
 	fs.StringVar(&c.Listen, "listen", c.Listen, "`host:port` to listen on (default: a free port on loopback)")
-	fs.IntVar(&c.MaxRetries, "max-retries", c.MaxRetries, "`times` that failing user code is tried again from the last checkpoint")
+	fs.IntVar(&c.MaxRetries, "max-retries", c.MaxRetries, "`times` that the same failure of a step is tried again from the last checkpoint: N retries are N+1 attempts; lost workers do not count")
 	fs.StringVar(&c.StateBackend, "state-backend", c.StateBackend, "`memory`; filesystem: memory with durable checkpoints; rocksdb")
 	fs.Var(&c.StateCache, "state-cache", "`bytes` of state that a worker process keeps in memory as values")
 	fs.StringVar(&c.CheckpointDir, "checkpoint-dir", c.CheckpointDir, "`URL` of durable checkpoints: file:///directory or s3://bucket/prefix")
@@ -104,7 +104,7 @@ func (c *Config) RegisterFlags(fs *flag.FlagSet) {
 	fs.IntVar(&c.RetainCheckpoints, "retain-checkpoints", c.RetainCheckpoints, "completed `checkpoints` to keep")
 	fs.StringVar(&c.Restore, "restore", c.Restore, "`none`; latest: go on from the newest checkpoint; or the path of one")
 	fs.BoolVar(&c.NewRun, "new-run", c.NewRun, "begin anew in a checkpoint directory that was used")
-	fs.BoolVar(&c.AllowReplay, "allow-replay", c.AllowReplay, "restore a checkpoint that is not the newest: later output will appear twice")
+	fs.BoolVar(&c.AllowReplay, "allow-replay", c.AllowReplay, "restore a checkpoint that is not the newest, or whose successors were deleted: later output will appear twice")
 	fs.StringVar(&c.HTTP, "http", c.HTTP, "`host:port` of the status API (default: off)")
 	fs.StringVar(&c.TokenFile, "token-file", c.TokenFile, "`file` with the secret that all processes share; needed beyond loopback")
 	fs.StringVar(&c.TLSCert, "tls-cert", c.TLSCert, "`file` with the certificate of this process")
@@ -174,6 +174,8 @@ func (c *Config) validate() error {
 		return fmt.Errorf("--checkpoint-interval=%v: must be above 0", c.CheckpointInterval)
 	case c.RetainCheckpoints < 1:
 		return fmt.Errorf("--retain-checkpoints=%d: must be at least 1", c.RetainCheckpoints)
+	case c.MaxRetries < 0:
+		return fmt.Errorf("--max-retries=%d: must be at least 0", c.MaxRetries)
 	case c.StateCache < 1:
 		return fmt.Errorf("--state-cache: must be above 0")
 	case c.Role == "worker" && c.Coordinator == "":

@@ -12,7 +12,6 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
 	"time"
 
@@ -30,12 +29,25 @@ import (
 
 // Exit codes of Main.
 const (
-	exitOK        = 0
-	exitFailed    = 1   // the job failed
-	exitUsage     = 2   // unknown flags, values or settings; nothing was run
-	exitRefused   = 3   // --plan-diff: the program could not go on from a checkpoint of the saved plan
+	exitOK        = 0 // done, or stopped on request
+	exitFailed    = 1 // the job failed, or a worker was refused
+	exitUsage     = 2 // unknown flags, values or settings; nothing was run
+	exitOrphan    = distributed.ExitOrphan
+	exitDeposed   = 4   // another coordinator leads the job
+	exitRefused   = 5   // --plan-diff: the program could not go on from a checkpoint of the saved plan
 	exitInterrupt = 130 // a second SIGINT or SIGTERM
 )
+
+// exitCode says how a process ends whose job has ended with err.
+func exitCode(err error) int {
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.Is(err, distributed.ErrDeposed):
+		return exitDeposed
+	}
+	return exitFailed
+}
 
 // Option gives Main what a program links in.
 type Option func(*linked)
@@ -111,7 +123,7 @@ func run(name string, build func(*sdk.Pipeline) error, l linked, fs *flag.FlagSe
 		}
 		return code
 	}
-	ctx := interruptible(stderr)
+	ctx := interruptible(stderr, c.Role)
 	if c.Role == "worker" || c.Runner == "distributed" {
 		return runDistributed(ctx, name, build, l, c, fs, args, stderr)
 	}
@@ -122,7 +134,7 @@ func runDistributed(ctx context.Context, name string, build func(*sdk.Pipeline) 
 	program := distributed.Program{
 		Name: name, Build: build, Args: args, Backends: l.backends, Storages: l.storages,
 		Parse: func(args, _ []string) error { return parseOwn(fs, args) },
-		Flags: func() string { return ownFlags(fs) },
+		Flags: func() map[string]string { return ownFlags(fs) },
 	}
 	config := distributed.Config{
 		Role: c.Role, Workers: c.Workers, Parallelism: c.Parallelism, Coordinator: c.Coordinator, Listen: c.Listen,
@@ -157,7 +169,7 @@ func runDistributed(ctx context.Context, name string, build func(*sdk.Pipeline) 
 	switch {
 	case err != nil:
 		fmt.Fprintf(stderr, "%s: %v\n", name, err)
-		return exitFailed
+		return exitCode(err)
 	case c.Role == "worker":
 	case ctx.Err() != nil:
 		fmt.Fprintln(stderr, "stopped before the end, after a last checkpoint")
@@ -182,15 +194,15 @@ func parseOwn(fs *flag.FlagSet, args []string) error {
 	return errors.Join(err, fs.Parse(args))
 }
 
-// ownFlags lists the program's own flags with their values.
-func ownFlags(fs *flag.FlagSet) string {
-	var b strings.Builder
+// ownFlags returns the program's own flags, values by name.
+func ownFlags(fs *flag.FlagSet) map[string]string {
+	own := map[string]string{}
 	fs.VisitAll(func(f *flag.Flag) {
 		if !runnerFlag(f.Name) {
-			fmt.Fprintf(&b, "--%s=%s\n", f.Name, f.Value)
+			own[f.Name] = f.Value.String()
 		}
 	})
-	return b.String()
+	return own
 }
 
 func runDirect(ctx context.Context, name string, build func(*sdk.Pipeline) error, l linked, c *Config, stderr io.Writer) int {
@@ -231,14 +243,22 @@ func runDirect(ctx context.Context, name string, build func(*sdk.Pipeline) error
 	return exitOK
 }
 
+// farewell is what the first SIGINT or SIGTERM does to a process.
+func farewell(role string) string {
+	if role == "worker" {
+		return "this worker leaves the job, which goes on from its last checkpoint with other workers or when one joins; once more to stop now"
+	}
+	return "stopping after a last checkpoint; once more to stop now"
+}
+
 // interruptible is cancelled by the first SIGINT or SIGTERM; the second ends the process.
-func interruptible(stderr io.Writer) context.Context {
+func interruptible(stderr io.Writer, role string) context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	go func() {
 		<-signals
-		fmt.Fprintln(stderr, "stopping after a last checkpoint; once more to stop now")
+		fmt.Fprintln(stderr, farewell(role))
 		cancel()
 		<-signals
 		os.Exit(exitInterrupt)
@@ -271,8 +291,21 @@ func usage(w io.Writer, name string, fs *flag.FlagSet) {
 			}
 		}
 	}
-	fmt.Fprintf(w, "\nExit codes: %d done, %d the job failed, %d wrong settings, %d --plan-diff found that a checkpoint could not be restored, %d interrupted twice.\n",
-		exitOK, exitFailed, exitUsage, exitRefused, exitInterrupt)
+	fmt.Fprintln(w, "\nExit codes:")
+	for _, c := range []struct {
+		code int
+		what string
+	}{
+		{exitOK, "done, or stopped by the first SIGINT or SIGTERM after a last checkpoint; a worker: the job is done, or it has left"},
+		{exitFailed, "the job failed, or this worker was refused"},
+		{exitUsage, "wrong settings; nothing was run"},
+		{exitOrphan, "a worker whose parent, the coordinator, is gone"},
+		{exitDeposed, "another coordinator leads the job; this one has stopped: do not start it again while the other runs"},
+		{exitRefused, "--plan-diff: a checkpoint of the saved plan could not be restored"},
+		{exitInterrupt, "interrupted a second time; what came after the last checkpoint is processed again by --restore=latest"},
+	} {
+		fmt.Fprintf(w, "  %3d  %s\n", c.code, c.what)
+	}
 }
 
 func printFlag(w io.Writer, f *flag.Flag, env string) {

@@ -2,13 +2,16 @@ package runners
 
 import (
 	"bytes"
+	"errors"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/millstream/millstream/io/jsonlio"
+	"github.com/millstream/millstream/runners/distributed"
 	"github.com/millstream/millstream/sdk"
 	"github.com/millstream/millstream/statebackend"
 	"github.com/millstream/millstream/statebackend/memory"
@@ -35,6 +38,7 @@ func TestBadSettingsAreOneClearLine(t *testing.T) {
 		{"--parallelism=0", "--parallelism=0: must be at least 1"},
 		{"--state-cache=lots", `invalid value "lots" for flag -state-cache: "lots" is no size: write it like 64KiB or 256MiB`},
 		{"--checkpoint-interval=0s", "--checkpoint-interval=0s: must be above 0"},
+		{"--max-retries=-1", "--max-retries=-1: must be at least 0"},
 		{"extra", `unexpected argument "extra"`},
 		{"--role=worker", "--role=worker needs --coordinator=host:port"},
 	} {
@@ -82,6 +86,39 @@ func TestHelpHasTheProgramsFlagsFirst(t *testing.T) {
 			t.Errorf("--%s is in no group", f.Name)
 		}
 	})
+}
+
+func TestExitCodesSayHowAJobEnded(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		want int
+	}{
+		{nil, 0},
+		{errors.New("poison"), 1},
+		{fmt.Errorf("publish: %w", distributed.ErrDeposed), 4},
+	} {
+		if got := exitCode(c.err); got != c.want {
+			t.Errorf("%v: code %d, want %d", c.err, got, c.want)
+		}
+	}
+	_, out, _ := program(t, "--help")
+	for _, want := range []string{"\n    0  done", "\n    1  the job failed", "\n    2  wrong", "\n    3  a worker", "\n    4  another", "\n  130  interrupted", "N retries are N+1 attempts"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("--help does not say %q:\n%s", want, out)
+		}
+	}
+}
+
+// A worker takes no last checkpoint, and does not say that it does.
+func TestAnInterruptSaysWhatItDoes(t *testing.T) {
+	if s := farewell("worker"); strings.Contains(s, "after a last checkpoint") || !strings.Contains(s, "leaves the job") {
+		t.Errorf("of a worker: %s", s)
+	}
+	for _, role := range []string{"local", "coordinator"} {
+		if s := farewell(role); !strings.Contains(s, "after a last checkpoint") {
+			t.Errorf("%s: %s", role, s)
+		}
+	}
 }
 
 func TestDirectRunReportsAndWrites(t *testing.T) {

@@ -115,7 +115,7 @@ func TestPlanFlagsAreChecked(t *testing.T) {
 			t.Errorf("%s: code %d, %q", c.args, code, stderr)
 		}
 	}
-	if code, out, _ := versions(t, "--help"); code != exitOK || !strings.Contains(out, "--plan-diff=file") || !strings.Contains(out, "3 --plan-diff") || strings.Contains(out, "MILLSTREAM_PLAN") {
+	if code, out, _ := versions(t, "--help"); code != exitOK || !strings.Contains(out, "--plan-diff=file") || !strings.Contains(out, "5  --plan-diff") || strings.Contains(out, "MILLSTREAM_PLAN") {
 		t.Errorf("code %d: %s", code, out)
 	}
 }

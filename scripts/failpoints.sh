@@ -29,8 +29,8 @@ for point in after-prepare before-publish after-publish mid-commit mid-firing mi
 		[ $code -ne 0 ] || break
 		restore=--restore=latest
 	done
-	fired=$(ls "$dir/once" | wc -l)
-	if [ $code -ne 0 ] || [ "$fired" -eq 0 ]; then
+	fired=$(find "$dir/once" -type f | wc -l)
+	if [ "$code" -ne 0 ] || [ "$fired" -eq 0 ]; then
 		echo "$point: exit code $code, $fired failpoints fired" >&2
 		tail -20 "$dir/log" >&2
 		exit 1

@@ -96,11 +96,7 @@ func build(p *sdk.Pipeline) error {
 		emit.Emit(r)
 		return nil
 	})
-	opts := []jsonlio.SinkOption{}
-	if *appendOutput {
-		opts = append(opts, jsonlio.Append())
-	}
-	jsonlio.Write("write", rows, *output, opts...)
+	jsonlio.Write("write", rows, *output, jsonlio.AppendIf(*appendOutput, "--append-output"))
 	return nil
 }
 

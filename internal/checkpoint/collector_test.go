@@ -2,38 +2,31 @@ package checkpoint_test
 
 import (
 	"context"
-	"flag"
 	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/millstream/millstream/internal/checkpoint"
 	"github.com/millstream/millstream/statebackend"
 	"github.com/millstream/millstream/statebackend/storage"
+	"github.com/millstream/millstream/testing/seeds"
 	"github.com/millstream/millstream/testing/storagetest"
 )
-
-var seedFlag = flag.Uint64("checkpoint.seed", 0, "run only this seed")
 
 // TestCollectingIsTheNaiveRule runs random histories of leaders, attempts, failed checkpoints and late
 // uploads. After each sweep what is left must be what the rule says, computed from scratch, and at no time
 // may an object be missing that a retained manifest lists.
 func TestCollectingIsTheNaiveRule(t *testing.T) {
-	if *seedFlag != 0 {
-		collectingHistory(t, *seedFlag)
-		return
-	}
-	start := uint64(time.Now().UnixNano())
+	start, runs := seeds.From(t, 200)
 	deleted := 0
-	for seed := start; seed < start+200 && !t.Failed(); seed++ {
+	for seed := start; seed < start+uint64(runs) && !t.Failed(); seed++ {
 		deleted += collectingHistory(t, seed)
 	}
-	if deleted < 1000 {
+	if deleted < 5*runs && runs >= 100 {
 		t.Errorf("only %d objects were deleted: the histories prove nothing", deleted)
 	}
 }
@@ -41,7 +34,7 @@ func TestCollectingIsTheNaiveRule(t *testing.T) {
 func collectingHistory(t *testing.T, seed uint64) (deleted int) {
 	fail := func(format string, args ...any) {
 		t.Helper()
-		t.Errorf(format+"\nseed %d; rerun: go test ./internal/checkpoint -run TestCollectingIsTheNaiveRule -checkpoint.seed=%d", append(args, seed, seed)...)
+		t.Errorf(format+"\nseed %d; %s", append(args, seed, seeds.Rerun(t, seed))...)
 	}
 	ctx := context.Background()
 	r := rand.New(rand.NewPCG(seed, 1))

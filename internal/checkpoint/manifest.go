@@ -20,6 +20,7 @@ type Manifest struct {
 	KeyGroups   int
 	Parallelism int
 	Time        time.Time // when it was made, by the coordinator's clock; for people
+	Flags       Flags     // the program's own; zero in a manifest of version 1
 	Checkpoint  Checkpoint
 	// Pending is all output that was prepared for this checkpoint and earlier ones and is not known to be
 	// committed, by checkpoint. Whoever restores the manifest commits it first.
@@ -64,7 +65,7 @@ func (m *Manifest) Bytes() (n int64) {
 
 const (
 	manifestMagic   = "MSCP"
-	manifestVersion = 1
+	manifestVersion = 2
 )
 
 // Encode returns the bytes of the manifest (docs/format/manifest.md).
@@ -88,6 +89,11 @@ func (m *Manifest) Encode() ([]byte, error) {
 	for _, o := range m.Pending {
 		b = appendPrepared(appendString(b, o.Node), o.Prepared)
 	}
+	b = appendBytes(b, m.Flags.Salt)
+	b = binary.AppendUvarint(b, uint64(len(m.Flags.Digests)))
+	for _, f := range m.Flags.Digests {
+		b = append(appendString(b, f.Name), f.Digest[:]...)
+	}
 	return binary.BigEndian.AppendUint32(b, statebackend.Checksum(0, b)), nil
 }
 
@@ -108,8 +114,9 @@ func decodeManifest(b []byte) (*Manifest, error) {
 		return nil, errors.New("these bytes are no manifest")
 	}
 	// The version comes before the checksum, which another version may compute in another way.
-	if v := b[len(manifestMagic)]; v != manifestVersion {
-		return nil, fmt.Errorf("its format has version %d, and this program knows only %d; use the release that wrote it", v, manifestVersion)
+	v := b[len(manifestMagic)]
+	if v < 1 || v > manifestVersion {
+		return nil, fmt.Errorf("its format has version %d, and this program knows only up to %d; use the release that wrote it", v, manifestVersion)
 	}
 	body, sum := b[:len(b)-4], binary.BigEndian.Uint32(b[len(b)-4:])
 	if got := statebackend.Checksum(0, body); got != sum {
@@ -134,6 +141,9 @@ func decodeManifest(b []byte) (*Manifest, error) {
 	}
 	for n := d.count(3); n > 0 && d.err == nil; n-- {
 		m.Pending = append(m.Pending, Output{Node: d.string(), Prepared: d.prepared()})
+	}
+	if v >= 2 {
+		m.Flags = d.flags()
 	}
 	if d.err == nil && len(d.src) > 0 {
 		d.err = fmt.Errorf("%d bytes too many", len(d.src))

@@ -25,7 +25,8 @@ func example() *Manifest {
 	bulk := ref("7/N-bulk", 9000)
 	return &Manifest{
 		Job: "flights", StatePlan: "state 1 groups=8\n", KeyGroups: 8, Parallelism: 2,
-		Time: time.UnixMilli(1_700_000_000_123).UTC(),
+		Time:  time.UnixMilli(1_700_000_000_123).UTC(),
+		Flags: Flags{Salt: []byte("0123456789abcdef"), Digests: []FlagDigest{{"input", [32]byte{1, 31: 2}}, {"rate", [32]byte{3}}}},
 		Checkpoint: Checkpoint{ID: 7, Parts: []Part{{
 			Checkpoint: 7, Stage: "read", Subtask: 1,
 			Merger: engine.MergerState{Merged: eventtime.Min},
@@ -49,8 +50,28 @@ func example() *Manifest {
 	}
 }
 
+// TestOlderManifestIsReadBack: version 1 has no flags.
+func TestOlderManifestIsReadBack(t *testing.T) {
+	stored, err := os.ReadFile("testdata/manifest-v1.bin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := DecodeManifest(stored)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := example()
+	want.Flags = Flags{}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the stored manifest reads otherwise (-want +got):\n%s", diff)
+	}
+	if changed, added, gone := got.Flags.Differ(map[string]string{"input": "x"}); changed != nil || added != nil || gone != nil {
+		t.Errorf("it knows no flags, and says of them %v, %v, %v", changed, added, gone)
+	}
+}
+
 func TestStoredManifestIsReadBack(t *testing.T) {
-	const name = "testdata/manifest-v1.bin"
+	const name = "testdata/manifest-v2.bin"
 	want := example()
 	encoded, err := want.Encode()
 	if err != nil {
@@ -103,13 +124,13 @@ func FuzzDecode(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	f.Add(b[5 : len(b)-4])
+	f.Add(b[5:len(b)-4], true)
 	p, err := AppendPart(nil, &example().Checkpoint.Parts[1])
 	if err != nil {
 		f.Fatal(err)
 	}
-	f.Add(p)
-	f.Fuzz(func(t *testing.T, body []byte) {
+	f.Add(p, false)
+	f.Fuzz(func(t *testing.T, body []byte, newest bool) {
 		if p, err := DecodePart(body); err == nil {
 			again, err := AppendPart(nil, &p)
 			if err != nil {
@@ -119,7 +140,11 @@ func FuzzDecode(f *testing.F) {
 				t.Fatalf("a part does not come back: %v", err)
 			}
 		}
-		b := append([]byte("MSCP\x01"), body...)
+		b := append([]byte("MSCP"), 1)
+		if newest {
+			b[4] = manifestVersion
+		}
+		b = append(b, body...)
 		crc := statebackend.Checksum(0, b)
 		b = append(b, byte(crc>>24), byte(crc>>16), byte(crc>>8), byte(crc))
 		m, err := DecodeManifest(b)

@@ -27,6 +27,7 @@ import (
 	"github.com/millstream/millstream/statebackend/rocksdb"
 	"github.com/millstream/millstream/statebackend/storage"
 	"github.com/millstream/millstream/statebackend/storage/file"
+	"github.com/millstream/millstream/testing/seeds"
 )
 
 // The short form changes more of fewer entries, so that bases are renewed as often. `make checkpoints-at-scale`
@@ -35,7 +36,6 @@ var (
 	scaleEntries     = flag.Int("scale.entries", 20_000, "entries of TestCheckpointsCostWhatChanged")
 	scaleChanged     = flag.Int("scale.changed", 800, "of these, entries that change from one checkpoint to the next")
 	scaleCheckpoints = flag.Int("scale.count", 40, "checkpoints of TestCheckpointsCostWhatChanged")
-	scaleSeed        = flag.Uint64("scale.seed", 0, "seed of TestCheckpointsCostWhatChanged; 0: a fresh one")
 )
 
 type (
@@ -230,11 +230,8 @@ func (p *plain) take(t *testing.T, delta []byte) int64 {
 // its compactions, the durable store, the log and the collector. Those beside each renewal of the base, and the
 // last, are restored and compared entry by entry.
 func TestCheckpointsCostWhatChanged(t *testing.T) {
-	seed := *scaleSeed
-	if seed == 0 {
-		seed = rand.Uint64()
-	}
-	t.Logf("seed %d; rerun with -scale.seed=%[1]d", seed)
+	seed, _ := seeds.From(t, 1)
+	t.Log(seeds.Rerun(t, seed))
 	r := newScaleRig(t, churn{entries: *scaleEntries, changed: *scaleChanged, seed: seed, rounds: 1 << 30})
 	var all []upload
 	renewals := 0

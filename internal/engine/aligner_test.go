@@ -7,30 +7,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
 
-var (
-	updateFlag = flag.Bool("engine.update", false, "write what the scripts of testdata print, to be read and committed")
-	innerSeed  = flag.Uint64("engine.innerseed", 0, "run the tests of single parts with this seed only")
-)
-
-// eachSeed runs f for fresh seeds and says how to repeat a failure.
-func eachSeed(t *testing.T, runs int, f func(seed uint64) error) {
-	t.Helper()
-	start := uint64(time.Now().UnixNano())
-	if *innerSeed != 0 {
-		start, runs = *innerSeed, 1
-	}
-	for i := range runs {
-		seed := start + uint64(i)
-		if err := f(seed); err != nil {
-			t.Fatalf("seed %d: %v\nrerun: go test ./internal/engine -run '%s' -engine.innerseed=%d", seed, err, t.Name(), seed)
-		}
-	}
-}
+var updateFlag = flag.Bool("engine.update", false, "write what the scripts of testdata print, to be read and committed")
 
 // TestAlignerScripts replays testdata/aligner: a line is an event, the indented lines below it are what
 // the aligner does and where it then stands.

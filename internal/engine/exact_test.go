@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
-	"time"
 
 	"github.com/millstream/millstream/internal/checkpoint"
 	"github.com/millstream/millstream/internal/engine"
@@ -15,13 +14,14 @@ import (
 	"github.com/millstream/millstream/statebackend"
 	"github.com/millstream/millstream/statebackend/memory"
 	"github.com/millstream/millstream/testing/enginetest"
+	"github.com/millstream/millstream/testing/seeds"
 	"github.com/millstream/millstream/testing/sim"
 )
 
 var (
-	seedFlag  = flag.Uint64("engine.seed", 0, "run only this seed")
-	runsFlag  = flag.Int("engine.runs", 300, "random jobs to run")
-	startSeed = flag.Uint64("engine.start", 0, "first seed; 0: from the clock")
+	seedFlag  = flag.Uint64("engine.seed", 0, "as MILLSTREAM_SEED: run only this seed")
+	runsFlag  = flag.Int("engine.runs", 300, "as MILLSTREAM_RUNS: random jobs to run")
+	startSeed = flag.Uint64("engine.start", 0, "first of several seeds; 0: as package seeds says")
 )
 
 // TestRandomJobsAreExact builds random graphs (diamonds, exchanges, flattens, chains of aggregations),
@@ -29,28 +29,35 @@ var (
 // timed-out checkpoints, crashes them and restores the last complete one; the committed output must equal
 // that of a naive evaluation, and no job may get stuck. Some are spread over up to three processes. Steps without state have other names after some restores.
 func TestRandomJobsAreExact(t *testing.T) {
-	sum := runSeeds(t, *runsFlag, runRandomJob)
+	sum := runSeeds(t, runRandomJob)
 	// A run that exercises nothing proves nothing.
 	if sum.Jobs >= 100 && (sum.Crashes == 0 || sum.Checkpoints == 0 || sum.Recorded == 0 || sum.Bases == 0 || sum.Panes == 0 || sum.Crossed == 0 || sum.Renamed == 0) {
 		t.Errorf("something was never exercised: %+v", sum)
 	}
 }
 
-// runSeeds runs f for one seed after the other, fresh ones each time, and says how to repeat a failure.
-func runSeeds(t *testing.T, runs int, f func(seed uint64) (stats, error)) (sum stats) {
+// someSeeds is seeds.From, unless flags of this package say otherwise.
+func someSeeds(t *testing.T) (start uint64, runs int) {
 	t.Helper()
-	start := *startSeed
-	if start == 0 {
-		start = uint64(time.Now().UnixNano())
+	start, runs = seeds.From(t, *runsFlag)
+	if *startSeed != 0 {
+		start, runs = *startSeed, *runsFlag
 	}
 	if *seedFlag != 0 {
 		start, runs = *seedFlag, 1
 	}
+	return start, runs
+}
+
+// runSeeds runs f for one seed after the other, fresh ones each time, and says how to repeat a failure.
+func runSeeds(t *testing.T, f func(seed uint64) (stats, error)) (sum stats) {
+	t.Helper()
+	start, runs := someSeeds(t)
 	for i := range runs {
 		seed := start + uint64(i)
 		st, err := f(seed)
 		if err != nil {
-			t.Fatalf("seed %d: %v\nrerun: go test ./internal/engine -run %s -engine.seed=%d", seed, err, t.Name(), seed)
+			t.Fatalf("seed %d: %v\n%s", seed, err, seeds.Rerun(t, seed))
 		}
 		sum.add(st)
 	}

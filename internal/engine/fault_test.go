@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/millstream/millstream/internal/engine"
 	"github.com/millstream/millstream/internal/eventtime"
@@ -15,6 +14,7 @@ import (
 	"github.com/millstream/millstream/statebackend"
 	"github.com/millstream/millstream/statebackend/memory"
 	"github.com/millstream/millstream/testing/enginetest"
+	"github.com/millstream/millstream/testing/seeds"
 	"github.com/millstream/millstream/testing/sim"
 )
 
@@ -23,19 +23,13 @@ import (
 // must end, with an error that names the step once; every operator that was opened is closed once, no other
 // is, and so are the backends.
 func TestFailingStepEndsTheJob(t *testing.T) {
-	start, runs := uint64(time.Now().UnixNano()), *runsFlag
-	if *startSeed != 0 {
-		start = *startSeed
-	}
-	if *seedFlag != 0 {
-		start, runs = *seedFlag, 1
-	}
+	start, runs := someSeeds(t)
 	fired := map[string]int{}
 	for i := range runs {
 		seed := start + uint64(i)
 		what, err := runFaultyJob(seed)
 		if err != nil {
-			t.Fatalf("seed %d, %s: %v\nrerun: go test ./internal/engine -run %s -engine.seed=%d", seed, what, err, t.Name(), seed)
+			t.Fatalf("seed %d, %s: %v\n%s", seed, what, err, seeds.Rerun(t, seed))
 		}
 		fired[what]++
 	}

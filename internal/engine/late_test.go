@@ -124,7 +124,7 @@ func add(a, v int64) int64 { return a + v }
 // that elements are late. What is early, on time, late or dropped then follows from the records alone, and
 // must be the same as in an evaluation record by record, whatever crashes.
 func TestPanesAndLatenessAreExact(t *testing.T) {
-	sum := runSeeds(t, *runsFlag, func(seed uint64) (st stats, err error) {
+	sum := runSeeds(t, func(seed uint64) (st stats, err error) {
 		r := rand.New(rand.NewPCG(seed, 6))
 		g := &enginetest.Graph{}
 		src := enginetest.Numbers{SplitCount: 1, PerSplit: 20 + r.IntN(80), Keys: 1 + r.Int64N(8), Disorder: 50 + r.Int64N(400), Salt: r.Uint64()}
@@ -269,7 +269,7 @@ type leftRight struct{ Sum, Left, Right int64 }
 // and sources with a limited rate, into one aggregation of two sides that takes late elements for ever. Which
 // panes come depends on the order of things; the last pane of each key and window must hold everything.
 func TestLastPanesAreExact(t *testing.T) {
-	sum := runSeeds(t, *runsFlag, func(seed uint64) (st stats, err error) {
+	sum := runSeeds(t, func(seed uint64) (st stats, err error) {
 		r := rand.New(rand.NewPCG(seed, 8))
 		g := &enginetest.Graph{}
 		size := 50 + r.Int64N(300)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/millstream/millstream/internal/eventtime"
+	"github.com/millstream/millstream/testing/seeds"
 )
 
 func TestMergerByExample(t *testing.T) {
@@ -109,7 +110,7 @@ func TestRestoredMergerWaitsForSilentInputs(t *testing.T) {
 // TestMergerAgreesWithItsDefinition runs random events through a Merger and through its definition,
 // worked out anew from everything that was said.
 func TestMergerAgreesWithItsDefinition(t *testing.T) {
-	eachSeed(t, 50_000, func(seed uint64) error {
+	seeds.Each(t, 50_000, func(seed uint64) error {
 		r := rand.New(rand.NewPCG(seed, 3))
 		n := 1 + r.IntN(4)
 		m := NewMerger(n)

@@ -15,6 +15,7 @@ import (
 	"github.com/millstream/millstream/sdk/coder"
 	"github.com/millstream/millstream/sdk/window"
 	"github.com/millstream/millstream/testing/operatortest"
+	"github.com/millstream/millstream/testing/seeds"
 )
 
 type (
@@ -376,7 +377,7 @@ func TestAggregatePanes(t *testing.T) {
 // A join in all but name: readings come from one side, names from the other, and the accumulator has heap
 // memory of its own. Random inputs; whatever is done to the operator, it says the same.
 func TestAggregateSaysTheSameHoweverItIsDisturbed(t *testing.T) {
-	kernel.EachSeed(t, 20, func(seed uint64) error {
+	seeds.Each(t, 20, func(seed uint64) error {
 		r := rand.New(rand.NewPCG(seed, 4))
 		windowing := kernel.Windowing{
 			Lateness: r.Int64N(3) * 15, EarlyCount: r.Int64N(4), LateCount: 1 + r.Int64N(3), Accumulating: r.IntN(2) == 0,

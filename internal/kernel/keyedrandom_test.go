@@ -21,6 +21,7 @@ import (
 	"github.com/millstream/millstream/sdk/window"
 	"github.com/millstream/millstream/statebackend"
 	"github.com/millstream/millstream/statebackend/memory"
+	"github.com/millstream/millstream/testing/seeds"
 )
 
 // TestKeyedStepAgreesWithNaive runs a step whose every call reads, sets and clears cells and timers at
@@ -54,10 +55,10 @@ type keyedStats struct {
 
 func walkSeeds[K comparable](t *testing.T, runs int, key func(*rand.Rand, int) K) {
 	var sum keyedStats
-	EachSeed(t, runs, func(seed uint64) error { return walkKeyed(seed, key, &sum) })
+	seeds.Each(t, runs, func(seed uint64) error { return walkKeyed(seed, key, &sum) })
 	t.Logf("%+v", sum)
 	// A test that meets nothing proves nothing.
-	if s := sum; *seedFlag == 0 && min(s.fired, s.expired, s.late, s.crashes, s.inFiring, s.spilledState, s.spilledIdx, s.minutes, s.days) == 0 {
+	if s := sum; !seeds.Given() && min(s.fired, s.expired, s.late, s.crashes, s.inFiring, s.spilledState, s.spilledIdx, s.minutes, s.days) == 0 {
 		t.Errorf("something was never met: %+v", sum)
 	}
 }

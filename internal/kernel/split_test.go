@@ -12,6 +12,7 @@ import (
 	"github.com/millstream/millstream/sdk/coder"
 	"github.com/millstream/millstream/sdk/window"
 	"github.com/millstream/millstream/statebackend"
+	"github.com/millstream/millstream/testing/seeds"
 )
 
 // naiveAppend encodes rows as docs/format/batch.md says, without the short cuts of Codec.
@@ -37,7 +38,7 @@ func TestBatchesOfAllKindsOfRowsComeBackFromTheirEncoding(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	EachSeed(t, 300, func(seed uint64) error {
+	seeds.Each(t, 300, func(seed uint64) error {
 		r := rand.New(rand.NewPCG(seed, 0))
 		codec := NewCodec(value)
 		for range 20 {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"maps"
@@ -12,7 +11,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -22,30 +20,8 @@ import (
 	"github.com/millstream/millstream/sdk/window"
 	"github.com/millstream/millstream/statebackend"
 	"github.com/millstream/millstream/statebackend/memory"
+	"github.com/millstream/millstream/testing/seeds"
 )
-
-var (
-	seedFlag = flag.Uint64("kernel.seed", 0, "run only this seed")
-	runsFlag = flag.Int("kernel.runs", 0, "random runs of each test; 0: as many as its short form has")
-)
-
-// EachSeed runs f for one seed after the other, fresh ones each time, and says how to repeat a failure.
-func EachSeed(t *testing.T, runs int, f func(seed uint64) error) {
-	t.Helper()
-	if *runsFlag > 0 {
-		runs = *runsFlag
-	}
-	start := uint64(time.Now().UnixNano())
-	if *seedFlag != 0 {
-		start, runs = *seedFlag, 1
-	}
-	for i := range runs {
-		seed := start + uint64(i)
-		if err := f(seed); err != nil {
-			t.Fatalf("seed %d: %v\nrerun: go test ./internal/kernel -run '%s' -kernel.seed=%d", seed, err, t.Name(), seed)
-		}
-	}
-}
 
 // TestTableAgreesWithMaps walks a table at random: changes, evictions, removals, passes in slices, windows
 // dropped, snapshots encoded in slices beside all this, aborted and completed, and restored. After every
@@ -65,15 +41,15 @@ func TestTableAgreesWithMaps(t *testing.T) {
 		}
 	}
 	t.Run("native", func(t *testing.T) {
-		EachSeed(t, 80, func(seed uint64) error {
+		seeds.Each(t, 80, func(seed uint64) error {
 			return walkTable(seed, true, func(*rand.Rand) func(int) int64 { return int64s })
 		})
 	})
 	t.Run("encoded", func(t *testing.T) {
-		EachSeed(t, 80, func(seed uint64) error { return walkTable(seed, true, floats) })
+		seeds.Each(t, 80, func(seed uint64) error { return walkTable(seed, true, floats) })
 	})
 	t.Run("untracked", func(t *testing.T) {
-		EachSeed(t, 30, func(seed uint64) error {
+		seeds.Each(t, 30, func(seed uint64) error {
 			return walkTable(seed, false, func(*rand.Rand) func(int) int64 { return int64s })
 		})
 	})

@@ -15,6 +15,7 @@ import (
 	"github.com/millstream/millstream/sdk/coder"
 	"github.com/millstream/millstream/sdk/window"
 	"github.com/millstream/millstream/testing/operatortest"
+	"github.com/millstream/millstream/testing/seeds"
 )
 
 func TestSlidingWindows(t *testing.T) {
@@ -322,7 +323,7 @@ func (n *naive) watermark(w eventtime.Time) {
 // by input, however the operator is disturbed. The accumulator has heap memory of its own.
 func TestSlidingWindowsAndSessionsAreExact(t *testing.T) {
 	panes := 0
-	kernel.EachSeed(t, 25, func(seed uint64) error {
+	seeds.Each(t, 25, func(seed uint64) error {
 		r := rand.New(rand.NewPCG(seed, 7))
 		ms := func(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
 		n := &naive{w: eventtime.Min, open: map[string][]*naiveWindow{}, spec: kernel.Windowing{LateCount: 1}}

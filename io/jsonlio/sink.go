@@ -45,8 +45,8 @@ func (p Part) final() string {
 
 // FileSink is what Sink returns.
 type FileSink[T any] struct {
-	dir    string
-	append bool
+	dir string
+	sinkOptions
 }
 
 var (
@@ -57,10 +57,19 @@ var (
 // SinkOption configures a Sink.
 type SinkOption func(*sinkOptions)
 
-type sinkOptions struct{ append bool }
+type sinkOptions struct {
+	append bool
+	flag   string // by which the program's user sets append; "" if there is none
+}
 
 // Append lets a new run write into a directory that holds .jsonl files already.
 func Append() SinkOption { return func(o *sinkOptions) { o.append = true } }
+
+// AppendIf is [Append] if yes. If not, the error about files that are there already names flag, such as
+// --append-output: what the user of the program can set.
+func AppendIf(yes bool, flag string) SinkOption {
+	return func(o *sinkOptions) { o.append, o.flag = yes, flag }
+}
 
 // Sink writes each record exactly once into the files *.jsonl of a directory, which is made if it is
 // missing: one file for each subtask and checkpoint that has records. The coordinator and all workers must
@@ -71,11 +80,15 @@ func Sink[T any](dir string, opts ...SinkOption) *FileSink[T] {
 	for _, opt := range opts {
 		opt(&o)
 	}
-	return &FileSink[T]{dir: dir, append: o.append}
+	return &FileSink[T]{dir, o}
 }
 
-// Start implements [connector.Starter].
+// Start implements [connector.Starter]. What it cannot do now it cannot do a moment later.
 func (s *FileSink[T]) Start(_ context.Context, fresh bool) error {
+	return connector.Permanent(s.start(fresh))
+}
+
+func (s *FileSink[T]) start(fresh bool) error {
 	if err := makeDir(s.dir); err != nil {
 		return fmt.Errorf("make output directory: %w", explain(err))
 	}
@@ -93,7 +106,11 @@ func (s *FileSink[T]) Start(_ context.Context, fresh bool) error {
 				return fmt.Errorf("sweep what an earlier attempt staged: %w", explain(err))
 			}
 		case fresh && !s.append && strings.HasSuffix(name, dataSuffix) && !strings.HasPrefix(name, "."):
-			return fmt.Errorf("output directory %s already holds %s: give a new run an empty directory, or add to this one by jsonlio.Append()", s.dir, name)
+			how := s.flag
+			if how == "" {
+				how = "jsonlio.Append() in the program"
+			}
+			return fmt.Errorf("output directory %s already holds %s: give a new run an empty directory, or add to this one by %s", s.dir, name, how)
 		}
 	}
 	return nil

@@ -194,7 +194,9 @@ func TestSinkStart(t *testing.T) {
 		left  []string // names afterwards
 	}{
 		{"refuses data of an earlier run", file("old-x.jsonl"), true, nil, "Append", []string{"old-NONCE.jsonl"}},
+		{"names the program's flag", file("old-x.jsonl"), true, []SinkOption{AppendIf(false, "--add")}, "by --add", []string{"old-NONCE.jsonl"}},
 		{"adds to data if told", file("old-x.jsonl"), true, []SinkOption{Append()}, "", []string{"old-NONCE.jsonl"}},
+		{"adds to data if the flag says so", file("old-x.jsonl"), true, []SinkOption{AppendIf(true, "--add")}, "", []string{"old-NONCE.jsonl"}},
 		{"adds to data when restored", file("old-x.jsonl"), false, nil, "", []string{"old-NONCE.jsonl"}},
 		{"ignores other files", file("README"), true, nil, "", []string{"README"}},
 		{"ignores hidden data", file(".old-x.jsonl"), true, nil, "", []string{".old-NONCE.jsonl"}},
@@ -208,6 +210,9 @@ func TestSinkStart(t *testing.T) {
 			err := Sink[testRow](dir, test.opts...).Start(t.Context(), test.fresh)
 			if (err != nil) != (test.fails != "") || err != nil && !strings.Contains(err.Error(), test.fails) {
 				t.Errorf("error is %v, want %q", err, test.fails)
+			}
+			if err != nil && !errors.Is(err, connector.ErrPermanent) {
+				t.Errorf("%v: trying again would not help, and it does not say so", err)
 			}
 			if diff := cmp.Diff(test.left, names(t, dir)); diff != "" {
 				t.Errorf("files (-want +got):\n%s", diff)

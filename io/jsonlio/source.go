@@ -58,7 +58,7 @@ func Source[T any](path string, opts ...SourceOption) *FileSource[T] {
 func (s *FileSource[T]) Splits(ctx context.Context) ([]Split, error) {
 	files, err := expand(s.path)
 	if err != nil {
-		return nil, err
+		return nil, connector.Permanent(err)
 	}
 	var splits []Split
 	for _, file := range files {
@@ -67,10 +67,10 @@ func (s *FileSource[T]) Splits(ctx context.Context) ([]Split, error) {
 		}
 		info, err := os.Stat(file)
 		if err != nil {
-			return nil, err // names the operation and the file
+			return nil, connector.Permanent(err) // names the operation and the file
 		}
 		if !info.Mode().IsRegular() {
-			return nil, fmt.Errorf("read %s: it is not a regular file", file)
+			return nil, connector.Permanent(fmt.Errorf("read %s: it is not a regular file", file))
 		}
 		for at := int64(0); at < info.Size(); at += s.bytes {
 			splits = append(splits, Split{File: file, Start: at, End: min(at+s.bytes, info.Size()), Next: at})

@@ -111,11 +111,11 @@ func (s *FileSource[T]) Check() error { return s.broken }
 // Splits implements [connector.Source]. It checks that every file has the columns of T.
 func (s *FileSource[T]) Splits(ctx context.Context) ([]Split, error) {
 	if s.broken != nil {
-		return nil, s.broken
+		return nil, connector.Permanent(s.broken)
 	}
 	paths, err := expand(s.path)
 	if err != nil {
-		return nil, err
+		return nil, connector.Permanent(err)
 	}
 	var splits []Split
 	for _, path := range paths {
@@ -124,7 +124,7 @@ func (s *FileSource[T]) Splits(ctx context.Context) ([]Split, error) {
 		}
 		of, err := s.list(path)
 		if err != nil {
-			return nil, err
+			return nil, connector.Permanent(err)
 		}
 		splits = append(splits, of...)
 	}

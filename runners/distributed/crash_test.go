@@ -5,7 +5,6 @@ package distributed_test
 import (
 	"bytes"
 	"context"
-	"flag"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -19,11 +18,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-)
 
-var (
-	seedFlag = flag.Uint64("distributed.seed", 0, "seed of the random crashes; 0: from the clock")
-	runsFlag = flag.Int("distributed.runs", 1, "runs of the random crashes, of each mode")
+	"github.com/millstream/millstream/testing/seeds"
 )
 
 // rig is a job of real processes.
@@ -215,11 +211,8 @@ func TestJobIsExactThroughFailpoints(t *testing.T) {
 
 // TestJobIsExactThroughRandomCrashes kills workers and the coordinator at random times.
 func TestJobIsExactThroughRandomCrashes(t *testing.T) {
-	start := *seedFlag
-	if start == 0 {
-		start = uint64(time.Now().UnixNano())
-	}
-	for run := range *runsFlag {
+	start, runs := seeds.From(t, 1) // of each mode
+	for run := range runs {
 		for i, mode := range []string{"aligned", "unaligned", "auto"} {
 			for _, durable := range []bool{true, false} {
 				seed := start + uint64(run)
@@ -227,7 +220,7 @@ func TestJobIsExactThroughRandomCrashes(t *testing.T) {
 					t.Parallel()
 					defer func() {
 						if t.Failed() {
-							t.Logf("rerun: go test ./runners/distributed -run TestJobIsExactThroughRandomCrashes -distributed.seed=%d", seed)
+							t.Log(seeds.Rerun(t, seed))
 						}
 					}()
 					rnd := rand.New(rand.NewPCG(seed, uint64(i)))

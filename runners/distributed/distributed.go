@@ -14,8 +14,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -85,8 +87,8 @@ type Program struct {
 	// Parse sets the program's own flags from the coordinator's arguments and environment. It may be called
 	// again with others. Nil: there are none.
 	Parse func(args, env []string) error
-	// Flags returns the program's own flags as lines of name=value. Nil: there are none.
-	Flags    func() string
+	// Flags returns the program's own flags, values by name. Nil: there are none.
+	Flags    func() map[string]string
 	Backends map[string]statebackend.Driver
 	Storages []storage.Driver
 }
@@ -98,11 +100,20 @@ func (p *Program) parse(args, env []string) error {
 	return p.Parse(args, env)
 }
 
-func (p *Program) flags() string {
+func (p *Program) flags() map[string]string {
 	if p.Flags == nil {
-		return ""
+		return nil
 	}
 	return p.Flags()
+}
+
+// identity is the flags as lines of --name=value, by name, that processes compare.
+func identity(flags map[string]string) string {
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(flags)) {
+		fmt.Fprintf(&b, "--%s=%s\n", name, flags[name])
+	}
+	return b.String()
 }
 
 // driver is the name of the backend that keeps state in a worker.
@@ -149,6 +160,10 @@ func (c *Config) defaults() error {
 	return nil
 }
 
+// ErrDeposed is wrapped by the error of a Run that has lost the job to another coordinator, also if that one was faster
+// from the start. It has committed nothing since. It is not to be run again while the other one leads.
+var ErrDeposed = coordinator.ErrDeposed
+
 // Run leads the job to its end: until all input was processed and all output committed, or, when ctx ends, to a
 // last checkpoint. With role local it starts the workers too.
 func Run(ctx context.Context, c Config, p Program) error {
@@ -190,10 +205,11 @@ func Run(ctx context.Context, c Config, p Program) error {
 		return err
 	}
 	o := coordinator.Options{
-		Name: p.Name, Graph: g, Identity: coordinator.Identity{Executable: exe, Flags: p.flags(), Plan: g.Plan()},
-		Args: p.Args, Env: settingsOf(os.Environ()), Settings: c.settings(), Core: c.core(), Logger: c.Logger,
+		Name: p.Name, Graph: g, Identity: coordinator.Identity{Executable: exe, Flags: identity(p.flags()), Plan: g.Plan()},
+		Flags: checkpoint.NewFlags(p.flags()),
+		Args:  p.Args, Env: settingsOf(os.Environ()), Settings: c.settings(), Core: c.core(), Logger: c.Logger,
 	}
-	if err := c.takeUp(ctx, p, g, ln.Addr().String(), &o); err != nil {
+	if err := c.takeUp(ctx, p, g, claimant(ln.Addr().String()), &o); err != nil {
 		return closeAll(err)
 	}
 	server, err := coordinator.NewServer(o)
@@ -217,7 +233,7 @@ func Run(ctx context.Context, c Config, p Program) error {
 
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	children := &children{c: c, address: address, token: sec.token, joined: server.Joined, hopeless: stop, done: make(chan struct{})}
+	children := &children{c: c, address: address, token: sec.token, joined: server.Joined, hopeless: stop, done: make(chan struct{}), over: make(chan struct{})}
 	if c.Role == "local" {
 		children.start()
 	} else {
@@ -260,8 +276,17 @@ func (c *Config) report(s *coordinator.Server) (last func()) {
 	return func() { close(done); reporting.Wait() }
 }
 
+// claimant says to people which process claims the log.
+func claimant(address string) string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "an unknown host"
+	}
+	return fmt.Sprintf("the coordinator at %s (process %d on %s)", address, os.Getpid(), host)
+}
+
 // takeUp claims the log, or makes the memory that takes its place.
-func (c *Config) takeUp(ctx context.Context, p Program, g *kernel.Graph, address string, o *coordinator.Options) error {
+func (c *Config) takeUp(ctx context.Context, p Program, g *kernel.Graph, claimant string, o *coordinator.Options) error {
 	if c.CheckpointDir == "" {
 		o.Generation, o.Core.NextID = 1, 1
 		o.Bulk = &checkpoint.MemoryStore{}
@@ -273,8 +298,8 @@ func (c *Config) takeUp(ctx context.Context, p Program, g *kernel.Graph, address
 		return fmt.Errorf("open the checkpoint directory: %w", err)
 	}
 	taken, err := coordinator.Open(ctx, store, coordinator.Restore{
-		From: c.Restore, NewRun: c.NewRun, AllowReplay: c.AllowReplay, Retain: c.RetainCheckpoints, Claimant: address,
-	}, coordinator.Fit{Job: p.Name, Graph: g, KeyGroups: c.KeyGroups, Parallelism: c.Parallelism})
+		From: c.Restore, NewRun: c.NewRun, AllowReplay: c.AllowReplay, Retain: c.RetainCheckpoints, Claimant: claimant,
+	}, coordinator.Fit{Job: p.Name, Graph: g, KeyGroups: c.KeyGroups, Parallelism: c.Parallelism, Flags: p.flags()})
 	if err != nil {
 		return err
 	}
@@ -350,7 +375,7 @@ func RunWorker(ctx context.Context, c Config, p Program) error {
 				return nil, "", fmt.Errorf("parse the coordinator's arguments: %w", err)
 			}
 			g, err := sdk.Build(p.Name, p.Build)
-			return g, p.flags(), err
+			return g, identity(p.flags()), err
 		},
 	})
 }

@@ -21,13 +21,17 @@ type children struct {
 	joined   func() int // workers that have ever joined
 	hopeless context.CancelCauseFunc
 
-	done    chan struct{}
+	done    chan struct{} // closed by stop
+	over    chan struct{} // closed by wait
 	running sync.WaitGroup
 }
 
 // parentPipe is the variable that tells a worker that its standard input is a pipe from its coordinator, and which
 // directory it has for its state.
 const parentPipe = "MILLSTREAM_PARENT_PIPE"
+
+// ExitOrphan is the exit code of a worker whose parent, the coordinator, is gone.
+const ExitOrphan = 3
 
 const scratchPattern = "millstream-worker-"
 
@@ -106,13 +110,21 @@ func (k *children) run() error {
 		return err
 	case <-k.done:
 	}
-	// The coordinator has dismissed it. If it does not go, its pipe ends, and then it does.
-	for _, force := range []func() error{pipe.Close, cmd.Process.Kill} {
+	select {
+	case err := <-ended:
+		return err
+	case <-k.over:
+	}
+	// It has been dismissed, if it has joined. If it does not go, its pipe ends, and then it does.
+	for _, force := range []struct {
+		after time.Duration
+		do    func() error
+	}{{time.Second, pipe.Close}, {5 * time.Second, cmd.Process.Kill}} {
 		select {
 		case err := <-ended:
 			return err
-		case <-time.After(5 * time.Second):
-			if err := force(); err != nil {
+		case <-time.After(force.after):
+			if err := force.do(); err != nil {
 				k.c.Logger.Debug("end a worker", "error", err)
 			}
 		}
@@ -120,9 +132,9 @@ func (k *children) run() error {
 	return <-ended
 }
 
-// stop says that children that end are not replaced any more; wait waits for them.
+// stop says that children that end are not replaced any more; wait, once the coordinator serves no more, waits for them.
 func (k *children) stop() { close(k.done) }
-func (k *children) wait() { k.running.Wait() }
+func (k *children) wait() { close(k.over); k.running.Wait() }
 
 // watchParent reads the token from the pipe of the process that started this one, and ends this process when the
 // pipe does: nobody is left then to give it work. scratch is "" if there is no such pipe.
@@ -147,5 +159,5 @@ func endOrphan(scratch string) {
 	if err := os.RemoveAll(scratch); err != nil {
 		fmt.Fprintln(os.Stderr, "remove the state of a worker whose coordinator is gone:", err)
 	}
-	os.Exit(3)
+	os.Exit(ExitOrphan)
 }

@@ -56,6 +56,7 @@ type settings struct {
 	poison  int64
 	extra   string
 	badPlan bool
+	input   string
 }
 
 func (s *settings) flags(fs *flag.FlagSet) {
@@ -63,6 +64,7 @@ func (s *settings) flags(fs *flag.FlagSet) {
 	fs.Int64Var(&s.records, "records", 0, "to read")
 	fs.Float64Var(&s.rate, "rate", 0, "records a second")
 	fs.Int64Var(&s.poison, "poison", -1, "record on which the job fails")
+	fs.StringVar(&s.input, "input", "", "file that must be there when the splits are listed")
 	fs.StringVar(&s.extra, "extra", os.Getenv("DISTRIBUTED_TEST_EXTRA"), "something that may differ")
 	fs.BoolVar(&s.badPlan, "bad-plan", os.Getenv("DISTRIBUTED_TEST_BAD_PLAN") != "", "build another plan")
 }
@@ -114,8 +116,8 @@ func program(ctx context.Context, args []string, log io.Writer) error {
 			c = keep
 			return err
 		},
-		Flags: func() string {
-			return fmt.Sprintf("out=%s\nrecords=%d\nextra=%s\n", own.out, own.records, own.extra)
+		Flags: func() map[string]string {
+			return map[string]string{"out": own.out, "records": fmt.Sprint(own.records), "extra": own.extra}
 		},
 		Backends: backends,
 		Storages: []storage.Driver{file.Driver},
@@ -215,7 +217,12 @@ type numberSource struct{ s settings }
 
 type numberSplit struct{ ID, Next int64 }
 
-func (numberSource) Splits(context.Context) (all []numberSplit, _ error) {
+func (n numberSource) Splits(context.Context) (all []numberSplit, _ error) {
+	if n.s.input != "" {
+		if _, err := os.Stat(n.s.input); err != nil {
+			return nil, err
+		}
+	}
 	for i := range int64(splits) {
 		all = append(all, numberSplit{ID: i})
 	}

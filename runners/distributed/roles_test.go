@@ -188,7 +188,7 @@ func TestSleepingCoordinatorIsDeposed(t *testing.T) {
 	next := r.start("--restore=latest")
 	r.until("the next one has published", func() bool { return strings.Count(r.log.String(), "attempt begins") >= 4 })
 	stop(syscall.SIGCONT)
-	r.failure(zombie, "deposed: another coordinator leads")
+	r.failure(zombie, `deposed: another coordinator leads: "the coordinator at 127.0.0.1:`, fmt.Sprintf("(process %d on ", next.Process.Pid))
 	if err := next.Wait(); err != nil {
 		t.Fatalf("the new coordinator failed: %v", err)
 	}
@@ -247,16 +247,73 @@ func TestInterruptTakesALastCheckpoint(t *testing.T) {
 	r.exact()
 }
 
-// TestPoisonEndsTheJob: a record that always fails is tried a few times, and no more; then it can be repaired.
+var attemptInLog = regexp.MustCompile(`msg="attempt begins" attempt=(\d+)`)
+
+// TestPoisonEndsTheJob: a record that always fails is tried again as often as --max-retries says, and no more; then it
+// can be repaired.
 func TestPoisonEndsTheJob(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, 20_000, 20_000, "--max-retries=2").durable()
-	r.failure(r.start("--poison=3000"), `gave up after 2 retries: step "read": read: this record is poison`)
-	if n := strings.Count(r.log.String(), "attempt failed"); n < 3 {
-		t.Errorf("the job was tried %d times", n)
+	for _, retries := range []int{0, 1, 3} {
+		t.Run(fmt.Sprint(retries, " retries"), func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, 20_000, 20_000, fmt.Sprint("--max-retries=", retries)).durable()
+			r.failure(r.start("--poison=3000"), fmt.Sprintf(`gave up after %d retries: step "read": read: this record is poison`, retries))
+			attempts := map[string]bool{}
+			for _, m := range attemptInLog.FindAllStringSubmatch(r.log.String(), -1) {
+				attempts[m[1]] = true
+			}
+			if len(attempts) != retries+1 {
+				t.Errorf("%d retries are allowed, and there were %d attempts", retries, len(attempts))
+			}
+			if retries == 1 {
+				r.repaired()
+			}
+		})
 	}
+}
+
+// repaired goes on without the poison.
+func (r *rig) repaired() {
+	t := r.t
+	t.Helper()
 	if err := r.start("--restore=latest").Wait(); err != nil {
 		t.Fatalf("the repaired job failed: %v", err)
+	}
+	r.exact()
+}
+
+// TestWhatCannotHealIsNotTriedAgain: input that is not there ends the job at once.
+func TestWhatCannotHealIsNotTriedAgain(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, 1_000, 0, "--workers=1")
+	r.failure(r.start("--input="+filepath.Join(t.TempDir(), "nothing")), `step "read": list splits: stat`)
+	if strings.Contains(r.log.String(), "gave up after") {
+		t.Error("it was tried again")
+	}
+}
+
+// TestOtherFlagsAreToldAtARestore: what is read and what was written does not follow them.
+func TestOtherFlagsAreToldAtARestore(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, 2_000, 0, "--workers=1").durable()
+	if err := r.start().Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.start("--restore=latest").Wait(); err != nil {
+		t.Fatal(err)
+	}
+	const told = "with other flags"
+	if strings.Contains(r.log.String(), told) {
+		t.Error("the flags were the same")
+	}
+	if err := r.start("--restore=latest", "--records=1000", "--extra=secret-value").Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if log := r.log.String(); strings.Count(log, told) != 1 || !strings.Contains(log, "other flags: --extra has changed, --records has changed. ") {
+		t.Error("nobody said once that the flags differ")
+	}
+	if strings.Contains(r.log.String(), "secret-value") {
+		t.Error("the value of a flag is in the log")
 	}
 	r.exact()
 }
@@ -309,6 +366,66 @@ func TestRestoringIsExplicit(t *testing.T) {
 	r.exact()
 }
 
+// TestADeletedCheckpointIsNotPassedOver: the newest entries of the log are missed, for what they promised is committed.
+func TestADeletedCheckpointIsNotPassedOver(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, 20_000, 20_000).durable()
+	if err := r.start().Wait(); err != nil {
+		t.Fatal(err)
+	}
+	names, err := filepath.Glob(filepath.Join(r.state, "log", "*"))
+	if err != nil || len(names) < 3 {
+		t.Fatalf("the log has %v (%v)", names, err)
+	}
+	refused := func(args ...string) {
+		t.Helper()
+		r.log = lockedBuffer{}
+		r.failure(r.start(args...), fmt.Sprintf("had reached slot %d: its newest entries were deleted by hand", len(names)), "--allow-replay")
+		r.exact()
+	}
+	remove := func(names ...string) {
+		t.Helper()
+		for _, n := range names {
+			if err := os.Remove(n); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	last := len(names) - 1
+	remove(names[last])
+	refused("--restore=latest")
+	if err := r.start("--restore=latest", "--allow-replay").Wait(); err != nil {
+		t.Fatalf("--allow-replay: %v", err)
+	}
+	if !strings.Contains(r.log.String(), "will appear twice") {
+		t.Error("--allow-replay did not warn")
+	}
+	if err := r.start("--restore=latest").Wait(); err != nil {
+		t.Errorf("the next start: %v", err)
+	}
+}
+
+// TestADeletedLogIsNotAnEmptyOne: with no entry left, a restore does not start afresh.
+func TestADeletedLogIsNotAnEmptyOne(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, 2_000, 0, "--workers=1").durable()
+	if err := r.start().Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(filepath.Join(r.state, "log")); err != nil {
+		t.Fatal(err)
+	}
+	for _, restore := range []string{"latest", "none"} {
+		r.failure(r.start("--restore="+restore), "ends at slot 0, and had reached slot")
+		r.exact()
+	}
+	r.s.out = t.TempDir()
+	if err := r.start("--new-run", "--out="+r.s.out).Wait(); err != nil {
+		t.Fatalf("--new-run: %v", err)
+	}
+	r.exact()
+}
+
 // TestStrangersAreRefused: the refusal names what differs, on both sides.
 func TestStrangersAreRefused(t *testing.T) {
 	t.Parallel()
@@ -316,7 +433,7 @@ func TestStrangersAreRefused(t *testing.T) {
 	r.start("--role=coordinator", "--workers=1")
 	at := r.address("coordinator", 1)
 	for _, test := range []struct{ env, says string }{
-		{"DISTRIBUTED_TEST_EXTRA=other", `the program's own flags differ: in line 3 the worker has "extra=other", the coordinator "extra="`},
+		{"DISTRIBUTED_TEST_EXTRA=other", `the program's own flags differ: in line 1 the worker has "--extra=other", the coordinator "--extra="`},
 		{"DISTRIBUTED_TEST_BAD_PLAN=1", `build gives another plan: in line 6 the worker has "step \"one step more\" map"`},
 	} {
 		w := &rig{t: t, env: append(r.env[:len(r.env):len(r.env)], test.env)}

@@ -4,22 +4,46 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/binary"
+	goflag "flag"
 	"fmt"
 	"maps"
 	"math"
 	"reflect"
 	"slices"
 	"sort"
+	"strconv"
 	"testing"
 	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
+
+	"github.com/millstream/millstream/testing/seeds"
 )
 
 // Random types and values of them, against a naive twin that encodes by reflection and knows nothing
-// of nodes. On a failure rapid prints the flag -rapid.seed that repeats it.
+// of nodes. check gives rapid its seeds.
+
+// check is rapid.Check with the seeds of package seeds.
+func check(t *testing.T, f func(*rapid.T)) {
+	t.Helper()
+	seed, runs := seeds.From(t, 100)
+	if seeds.Given() && runs == 1 {
+		runs = 100 // rapid draws all of them from one seed
+	}
+	for name, value := range map[string]string{"rapid.seed": strconv.FormatUint(seed, 10), "rapid.checks": strconv.Itoa(runs)} {
+		if err := goflag.Set(name, value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	defer func() {
+		if t.Failed() {
+			t.Log(seeds.RerunMany(t, seed, runs))
+		}
+	}()
+	rapid.Check(t, f)
+}
 
 // anyType draws a type of at most this depth; comparable ones only, if asked.
 func anyType(t *rapid.T, depth int, comparable bool) reflect.Type {
@@ -224,7 +248,7 @@ func hasNaNKey(m any) bool {
 
 func TestRandomTypesRoundTripAndAgreeWithTheNaiveEncoder(t *testing.T) {
 	kinds := map[string]int{}
-	rapid.Check(t, func(t *rapid.T) {
+	check(t, func(t *rapid.T) {
 		typ := anyType(t, 3, false)
 		kinds[typ.Kind().String()]++
 		n, err := compileCached(typ, nil, false)
@@ -257,7 +281,7 @@ func TestRandomTypesRoundTripAndAgreeWithTheNaiveEncoder(t *testing.T) {
 }
 
 func TestRandomTypesRefuseDamagedBytesWithoutPanic(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	check(t, func(t *rapid.T) {
 		typ := anyType(t, 3, false)
 		n, err := compileCached(typ, nil, false)
 		if err != nil {
@@ -295,7 +319,7 @@ func TestRandomTypesRefuseDamagedBytesWithoutPanic(t *testing.T) {
 // Two keys that differ only in what keys ignore have the same bytes, and Native means Go's ==.
 func TestRandomKeysAreEqualIfTheirBytesAre(t *testing.T) {
 	native := 0
-	rapid.Check(t, func(t *rapid.T) {
+	check(t, func(t *rapid.T) {
 		typ := anyType(t, 3, true)
 		n, err := compileCached(typ, nil, true)
 		if err != nil {
@@ -337,7 +361,7 @@ func TestRandomKeysAreEqualIfTheirBytesAre(t *testing.T) {
 
 func TestEqualMapsHaveEqualBytes(t *testing.T) {
 	c := must(Of[map[string]map[int]string]())(t)
-	rapid.Check(t, func(t *rapid.T) {
+	check(t, func(t *rapid.T) {
 		m := rapid.MapOf(rapid.String(), rapid.MapOf(rapid.Int(), rapid.String())).Draw(t, "map")
 		other := map[string]map[int]string{}
 		for _, k := range slices.SortedFunc(maps.Keys(m), func(a, b string) int { return -cmp.Compare(a, b) }) {

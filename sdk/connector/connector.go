@@ -83,9 +83,25 @@ type Sink[T, C any] interface {
 	Commit(ctx context.Context, checkpoint int64, committables []C) error
 }
 
-// ErrPermanent is wrapped by errors of Commit that trying again cannot mend: prepared output that is gone.
-// The job stops at once and keeps the checkpoint that lists it. Other errors of Commit are tried again.
+// ErrPermanent is wrapped by errors that trying again cannot mend: input that is not there or is no table of that
+// shape, a directory that may not be written, prepared output that is gone. A job that meets one ends at once; its
+// last checkpoint and what that lists are kept. Other errors are tried again: of Commit for about two minutes, of the
+// other methods as often as --max-retries says.
 var ErrPermanent = errors.New("cannot be mended by trying again")
+
+// Permanent marks err with [ErrPermanent] without changing its text. It returns nil for nil, and leaves an error alone
+// that comes from the end of a context.
+func Permanent(err error) error {
+	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return permanent{err}
+}
+
+type permanent struct{ error }
+
+func (p permanent) Unwrap() error        { return p.error }
+func (p permanent) Is(target error) bool { return target == ErrPermanent }
 
 // Writer is owned by one goroutine.
 type Writer[T, C any] interface {

@@ -4,27 +4,28 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/millstream/millstream/internal/eventtime"
 	"github.com/millstream/millstream/statebackend"
+	"github.com/millstream/millstream/testing/seeds"
 )
 
-// SeedVar names the environment variable that replaces the seeds of the random case by one.
-const SeedVar = "MILLSTREAM_SEED"
-
-// random runs lists of random operations against a Backend and a map: a few fixed seeds and a fresh one.
+// random runs lists of random operations against a Backend and a map: a few fixed seeds and a fresh one, or what
+// package seeds is told.
 func random(k *kit) {
-	seeds := []uint64{1, 2, 3, 4, rand.Uint64()}
-	if s := os.Getenv(SeedVar); s != "" {
-		seed, err := strconv.ParseUint(s, 10, 64)
-		k.ok(SeedVar, err)
-		seeds = []uint64{seed}
+	first, runs, err := seeds.Values(1)
+	k.ok("the seed", err)
+	var all []uint64
+	if !seeds.Given() {
+		all = []uint64{1, 2, 3, 4}
 	}
-	for _, seed := range seeds {
+	for i := range runs {
+		all = append(all, first+uint64(i))
+	}
+	for _, seed := range all {
 		sub := *k
 		sub.tester = seeded{k.tester, seed}
 		(&walk{kit: &sub, rand: rand.New(rand.NewPCG(seed, 0))}).run()
@@ -39,7 +40,7 @@ type seeded struct {
 
 func (s seeded) Fatalf(format string, args ...any) {
 	s.Helper()
-	s.tester.Fatalf("%s\nrerun: %s=%d go test -run '%s'", fmt.Sprintf(format, args...), SeedVar, s.seed, strings.ReplaceAll(s.Name(), " ", "_"))
+	s.tester.Fatalf("%s\n%s", fmt.Sprintf(format, args...), seeds.Rerun(s.tester, s.seed))
 }
 
 // walk is one list of random operations.

@@ -12,28 +12,22 @@
 //		// got is 2, 4, 6
 //	}
 //
-// A failing test prints how to repeat it: go test -run '^TestSums$' -ptest.seed=…. A step that waits for
+// A failing test prints how to repeat it: MILLSTREAM_SEED=… MILLSTREAM_RUNS=3 go test -run '^TestSums$'. A step that waits for
 // anything but its input (a lock that another holds, a reply from a network) stops the virtual clock; test it
 // with DoFn.
 package ptest
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"strings"
 	"testing"
 
 	"github.com/millstream/millstream/runners/direct"
 	"github.com/millstream/millstream/sdk"
+	"github.com/millstream/millstream/testing/seeds"
 	"github.com/millstream/millstream/testing/sim"
-)
-
-var (
-	seedFlag = flag.Uint64("ptest.seed", 0, "seed of the interleavings; 0: a new one each time")
-	runsFlag = flag.Int("ptest.runs", 0, "simulated runs of each pipeline; 0: what the test says, or 3")
 )
 
 // Main is for TestMain of a package whose pipelines are also run on workers: today it runs the tests and
@@ -83,13 +77,8 @@ func runAll(t testing.TB, build func(*sdk.Pipeline) error, opts []Option, check 
 	for _, o := range opts {
 		o(&c)
 	}
-	if *runsFlag > 0 {
-		c.runs = *runsFlag
-	}
-	seed := *seedFlag
-	for seed == 0 {
-		seed = rand.Uint64()
-	}
+	seed, runs := seeds.From(t, c.runs)
+	c.runs = runs
 	goroutines := 2
 	if c.simulated {
 		goroutines = 0
@@ -119,8 +108,7 @@ func runAll(t testing.TB, build func(*sdk.Pipeline) error, opts []Option, check 
 			wrong = check()
 		}
 		if wrong != "" {
-			t.Fatalf("%s, restored every %d records, overtaking %v: %s\nrepeat it: go test -run '%s' -ptest.seed=%d -ptest.runs=%d",
-				how, o.RestoreEvery, o.Overtaking, wrong, pattern(t.Name()), seed, c.runs)
+			t.Fatalf("%s, restored every %d records, overtaking %v: %s\n%s", how, o.RestoreEvery, o.Overtaking, wrong, seeds.RerunMany(t, seed, c.runs))
 		}
 		if i == 0 {
 			first, read = r, recordsRead(r)
@@ -149,13 +137,4 @@ func recordsRead(r *direct.Result) (n int64) {
 		}
 	}
 	return n
-}
-
-// pattern is a -run pattern for one test.
-func pattern(name string) string {
-	parts := strings.Split(name, "/")
-	for i, p := range parts {
-		parts[i] = "^" + p + "$"
-	}
-	return strings.Join(parts, "/")
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/millstream/millstream/sdk/watermark"
 	"github.com/millstream/millstream/sdk/window"
 	"github.com/millstream/millstream/testing/ptest"
+	"github.com/millstream/millstream/testing/seeds"
 	"github.com/millstream/millstream/transforms/stats"
 )
 
@@ -95,22 +96,25 @@ func TestFailureSaysHowToRepeatIt(t *testing.T) {
 	build := func(p *sdk.Pipeline) sdk.PCollection[int64] {
 		return sdk.MapErr("never", sdk.Create[int64]("in", p, 7), func(int64) (int64, error) { return 0, errors.New("no way") })
 	}
+	t.Setenv(seeds.SeedVar, "")
+	t.Setenv(seeds.RunsVar, "")
 	var failure string
 	t.Run("sub", func(t *testing.T) {
 		failure = failureOf(t, func(t testing.TB) { ptest.Collect(t, build) })
 	})
-	for _, want := range []string{`step "never"`, "no way", `run 1, simulated`, "go test -run '^TestFailureSaysHowToRepeatIt$/^sub$' -ptest.seed="} {
+	for _, want := range []string{`step "never"`, "no way", `run 1, simulated`, "MILLSTREAM_RUNS=3 go test ./testing/ptest -run '^TestFailureSaysHowToRepeatIt$/^sub$'"} {
 		if !strings.Contains(failure, want) {
 			t.Errorf("failure lacks %q: %s", want, failure)
 		}
 	}
-	if !regexp.MustCompile(`-ptest\.seed=[1-9]\d*`).MatchString(failure) {
+	if !regexp.MustCompile(`MILLSTREAM_SEED=\d+ `).MatchString(failure) {
 		t.Errorf("failure has no seed: %s", failure)
 	}
 }
 
 // The runs differ in the order of what two subtasks do, or they would be worth nothing.
 func TestInterleavingsDiffer(t *testing.T) {
+	t.Setenv(seeds.SeedVar, "") // a fresh one each time
 	orders := map[string]bool{}
 	for range 20 {
 		var order strings.Builder

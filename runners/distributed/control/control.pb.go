@@ -1418,7 +1418,8 @@ type Failed struct {
 	Subtask       int32                  `protobuf:"varint,3,opt,name=subtask,proto3" json:"subtask,omitempty"`
 	Records       int64                  `protobuf:"varint,4,opt,name=records,proto3" json:"records,omitempty"` // that the step had taken
 	Error         string                 `protobuf:"bytes,5,opt,name=error,proto3" json:"error,omitempty"`
-	Lost          bool                   `protobuf:"varint,6,opt,name=lost,proto3" json:"lost,omitempty"` // another worker could not be reached
+	Lost          bool                   `protobuf:"varint,6,opt,name=lost,proto3" json:"lost,omitempty"`           // another worker could not be reached
+	Permanent     bool                   `protobuf:"varint,7,opt,name=permanent,proto3" json:"permanent,omitempty"` // trying again will not help
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1491,6 +1492,13 @@ func (x *Failed) GetError() string {
 func (x *Failed) GetLost() bool {
 	if x != nil {
 		return x.Lost
+	}
+	return false
+}
+
+func (x *Failed) GetPermanent() bool {
+	if x != nil {
+		return x.Permanent
 	}
 	return false
 }
@@ -1731,14 +1739,15 @@ const file_control_proto_rawDesc = "" +
 	"\x05Ended\x12\x18\n" +
 	"\aattempt\x18\x01 \x01(\x03R\aattempt\x12\x14\n" +
 	"\x05stage\x18\x02 \x01(\tR\x05stage\x12\x18\n" +
-	"\asubtask\x18\x03 \x01(\x05R\asubtask\"\x94\x01\n" +
+	"\asubtask\x18\x03 \x01(\x05R\asubtask\"\xb2\x01\n" +
 	"\x06Failed\x12\x18\n" +
 	"\aattempt\x18\x01 \x01(\x03R\aattempt\x12\x12\n" +
 	"\x04step\x18\x02 \x01(\tR\x04step\x12\x18\n" +
 	"\asubtask\x18\x03 \x01(\x05R\asubtask\x12\x18\n" +
 	"\arecords\x18\x04 \x01(\x03R\arecords\x12\x14\n" +
 	"\x05error\x18\x05 \x01(\tR\x05error\x12\x12\n" +
-	"\x04lost\x18\x06 \x01(\bR\x04lost\"O\n" +
+	"\x04lost\x18\x06 \x01(\bR\x04lost\x12\x1c\n" +
+	"\tpermanent\x18\a \x01(\bR\tpermanent\"O\n" +
 	"\x05Chunk\x12\x1e\n" +
 	"\n" +
 	"checkpoint\x18\x01 \x01(\x03R\n" +

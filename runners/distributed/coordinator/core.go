@@ -301,7 +301,7 @@ func (c *Core) prepared(e Prepared) {
 	}
 	if e.Err != nil {
 		c.phase = waiting
-		c.retry(StepFailed{Attempt: e.Attempt, Step: e.Step, Err: e.Err})
+		c.retry(StepFailed{Attempt: e.Attempt, Step: e.Step, Err: e.Err, Permanent: e.Permanent})
 		return
 	}
 	if !c.enoughWorkers() {
@@ -429,9 +429,13 @@ func (c *Core) stepFailed(e StepFailed) {
 	c.retry(e)
 }
 
-// retry counts a failure, and fails the job if it has come too often.
+// retry counts a failure, and fails the job if it has come too often or will not go away.
 func (c *Core) retry(e StepFailed) {
 	c.lastError = e.Err
+	if e.Permanent {
+		c.fail(e.Err)
+		return
+	}
 	n, more := c.retries.failed(e)
 	if !more {
 		c.fail(fmt.Errorf("gave up after %d retries: %w", n-1, e.Err))

@@ -122,9 +122,9 @@ func scriptPart(id int64, s Subtask, output string) checkpoint.Part {
 
 // parseEvent knows these lines; W is a worker, A an attempt, C a checkpoint:
 //
-//	tick MS · join W · left W · beat W A [STEP SUBTASK RECORDS] · prepared A · deployed W A · ended W A STAGE SUBTASK
+//	tick MS · join W · left W · beat W A [STEP SUBTASK RECORDS] · prepared A [STEP ERROR|permanent] · deployed W A · ended W A STAGE SUBTASK
 //	ack W A C STAGE SUBTASK [OUTPUT] · ack-all A C: worker 1 has subtasks 0, worker 2 has read 1
-//	failed W A STEP SUBTASK RECORDS ERROR · unreachable W A · published C [ERROR] · committed C [ERROR|permanent] · stop · status
+//	failed W A STEP SUBTASK RECORDS ERROR|permanent · unreachable W A · published C [ERROR] · committed C [ERROR|permanent] · stop · status
 func parseEvent(w []string) ([]Event, error) {
 	at := func(i int) int64 { return number(w[i]) }
 	subtask := func(i int) Subtask { return Subtask{w[i], int(at(i + 1))} }
@@ -148,7 +148,11 @@ func parseEvent(w []string) ([]Event, error) {
 		}
 		return []Event{h}, nil
 	case "prepared":
-		return []Event{Prepared{Attempt: at(1)}}, nil
+		p := Prepared{Attempt: at(1), Err: fault(3)}
+		if p.Err != nil {
+			p.Step, p.Permanent = w[2], p.Err.Error() == "permanent"
+		}
+		return []Event{p}, nil
 	case "deployed":
 		return []Event{Deployed{WorkerID(at(1)), at(2)}}, nil
 	case "ended":
@@ -170,7 +174,9 @@ func parseEvent(w []string) ([]Event, error) {
 			Acked{1, at(1), scriptPart(at(2), scriptSubtasks[2], "out-"+w[2])},
 		}, nil
 	case "failed":
-		return []Event{StepFailed{Worker: WorkerID(at(1)), Attempt: at(2), Step: w[3], Subtask: int(at(4)), Records: at(5), Err: fault(6)}}, nil
+		return []Event{StepFailed{
+			Worker: WorkerID(at(1)), Attempt: at(2), Step: w[3], Subtask: int(at(4)), Records: at(5), Err: fault(6), Permanent: w[6] == "permanent",
+		}}, nil
 	case "unreachable":
 		return []Event{StepFailed{Worker: WorkerID(at(1)), Attempt: at(2), Err: errors.New("peer is gone"), Lost: true}}, nil
 	case "published":

@@ -30,6 +30,8 @@ type (
 		Step    string
 		Err     error
 		Deposed bool // another coordinator leads: the sinks were not touched
+		// Permanent says that trying again will not help.
+		Permanent bool
 	}
 	// Deployed says that a worker has built its part of the attempt and can be connected to.
 	Deployed struct {
@@ -57,6 +59,8 @@ type (
 		Records int64 // that the step had taken in this attempt
 		Err     error
 		Lost    bool // the worker could not reach another one: not a failure of the program
+		// Permanent says that trying again will not help.
+		Permanent bool
 	}
 	// Published is the outcome of Publish. After an error nothing is committed.
 	Published struct {

@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -61,14 +62,39 @@ func (l *Durable) Publish(ctx context.Context, m *checkpoint.Manifest) error {
 	}
 	slot, err := l.term.Publish(ctx, b)
 	if err != nil {
-		return err
+		return explain(ctx, l.store, err)
 	}
 	l.drop = append(l.drop, l.collector.Published(uint64(slot), &m.Checkpoint)...)
 	return nil
 }
 
 // Check implements Ledger.
-func (l *Durable) Check(ctx context.Context) error { return l.term.Check(ctx) }
+func (l *Durable) Check(ctx context.Context) error { return explain(ctx, l.store, l.term.Check(ctx)) }
+
+// ErrDeposed says that another coordinator leads the job, or was faster to claim it.
+var ErrDeposed = errors.New("deposed")
+
+// explain names the leader, and says what to do, if err says that it is another coordinator.
+func explain(ctx context.Context, store *storage.Store, err error) error {
+	if !errors.Is(err, commitlog.ErrDeposed) && !errors.Is(err, commitlog.ErrBeaten) {
+		return err
+	}
+	who := "which one is not known"
+	claim, ok, lerr := commitlog.New(store).Leader(ctx)
+	switch {
+	case lerr != nil:
+		who += " (" + lerr.Error() + ")"
+	case ok && len(claim.Payload) > 0:
+		who = fmt.Sprintf("%.300q", claim.Payload)
+	}
+	return deposition{fmt.Errorf("%w: %s, for %s. This one has stopped and commits nothing more. Let the other one go on; to move the job here, "+
+		"stop it and start this one with --restore=latest", err, who, store)}
+}
+
+type deposition struct{ error }
+
+func (d deposition) Unwrap() error        { return d.error }
+func (d deposition) Is(target error) bool { return target == ErrDeposed }
 
 // Collect implements Ledger.
 func (l *Durable) Collect(ctx context.Context) error {
@@ -109,19 +135,25 @@ type Fit struct {
 	Graph       *kernel.Graph
 	KeyGroups   int
 	Parallelism int
+	Flags       map[string]string // the program's own, values by name: others are no obstacle, but worth a note
 }
 
 // Open claims the log of a job in store and reads what it takes up. Everything that can be refused is refused
 // before the claim, which would depose a coordinator that is doing well.
 func Open(ctx context.Context, store *storage.Store, r Restore, fit Fit) (*Taken, error) {
 	log := commitlog.New(store)
+	cut, err := cutShort(ctx, log, store, r)
+	if err != nil {
+		return nil, err
+	}
 	start, notes, err := choose(ctx, log, store, r, fit)
 	if err != nil {
 		return nil, err
 	}
+	notes = append(cut, notes...)
 	term, err := log.Claim(ctx, start, []byte(r.Claimant))
 	if err != nil {
-		return nil, fmt.Errorf("lead the job in %s: %w", store, err)
+		return nil, fmt.Errorf("lead the job in %s: %w", store, explain(ctx, store, err))
 	}
 	t := &Taken{Generation: uint64(term.Generation()), NextID: 1, Notes: notes}
 	if e, ok := term.Settles(); ok {
@@ -134,6 +166,9 @@ func Open(ctx context.Context, store *storage.Store, r Restore, fit Fit) (*Taken
 		}
 		t.Pending = m.Pending
 		t.NextID = m.Checkpoint.ID + 1
+		if r.NewRun && len(m.Pending) > 0 {
+			t.note(fit, m, "committing what checkpoint %d promised")
+		}
 	}
 	if e, ok := term.Restores(); ok {
 		if r.From == "none" && !r.NewRun {
@@ -147,6 +182,7 @@ func Open(ctx context.Context, store *storage.Store, r Restore, fit Fit) (*Taken
 			return nil, fmt.Errorf("restore slot %d of %s: %w", e.Slot, store, err)
 		}
 		t.Last = m
+		t.note(fit, m, "restoring checkpoint %d")
 		t.NextID = max(t.NextID, m.Checkpoint.ID+1)
 	}
 	t.Ledger = &Durable{store: store, term: term, collector: checkpoint.NewCollector(t.Generation, r.Retain)}
@@ -169,12 +205,49 @@ func Open(ctx context.Context, store *storage.Store, r Restore, fit Fit) (*Taken
 	return t, nil
 }
 
+// note tells of the flags that differ from those that m was made under.
+func (t *Taken) note(fit Fit, m *checkpoint.Manifest, doing string) {
+	var list []string
+	changed, added, gone := m.Flags.Differ(fit.Flags)
+	for _, kind := range []struct {
+		how   string
+		names []string
+	}{{"has changed", changed}, {"is new", added}, {"is gone", gone}} {
+		for _, name := range kind.names {
+			list = append(list, "--"+name+" "+kind.how)
+		}
+	}
+	if len(list) > 0 {
+		t.Notes = append(t.Notes, fmt.Sprintf(doing+", which was taken with other flags: %s. What is read was listed when the job "+
+			"began and lives in its checkpoints: a flag that names the input has no effect. What was written under the old flags "+
+			"stays where it is; what of it is not committed yet is committed there, or the job fails. To read something else, begin "+
+			"anew with --new-run and an empty output", m.Checkpoint.ID, strings.Join(list, ", ")))
+	}
+}
+
 func readManifest(e commitlog.Entry) (*checkpoint.Manifest, error) {
 	return checkpoint.DecodeManifest(e.Payload)
 }
 
 func used(store *storage.Store) error {
 	return fmt.Errorf("%s has checkpoints of an earlier run: go on from them with --restore=latest, or begin anew with --new-run", store)
+}
+
+// cutShort refuses a log from which the newest entries were deleted, unless the operator knows what follows.
+func cutShort(ctx context.Context, log *commitlog.Log, store *storage.Store, r Restore) (notes []string, err error) {
+	newest, reached, err := log.CutShort(ctx)
+	if errors.Is(err, storage.ErrCorrupt) {
+		return []string{fmt.Sprintf("%v: if entries of the log were deleted by hand, nobody notices", err)}, nil
+	}
+	if err != nil || reached == 0 {
+		return nil, err
+	}
+	what := fmt.Sprintf("the log of %s ends at slot %d, and had reached slot %d: its newest entries were deleted by hand, or come from an old "+
+		"copy; output that they list may be committed already", store, newest, reached)
+	if r.AllowReplay || r.NewRun {
+		return []string{what + ", and will appear twice"}, nil
+	}
+	return nil, fmt.Errorf("%s, and would appear twice. Put the entries back; or accept it with --allow-replay; or begin anew with --new-run and an empty output", what)
 }
 
 // choose turns what the operator wants into what to claim.

@@ -3,22 +3,16 @@ package coordinator
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strconv"
 	"testing"
-	"time"
 
 	"github.com/millstream/millstream/internal/checkpoint"
 	"github.com/millstream/millstream/internal/engine"
 	"github.com/millstream/millstream/internal/kernel"
-)
-
-var (
-	seedFlag = flag.Uint64("coordinator.seed", 0, "run only this seed")
-	runsFlag = flag.Int("coordinator.runs", 400, "random histories to run")
+	"github.com/millstream/millstream/testing/seeds"
 )
 
 // TestRandomHistoriesAreExact plays a job against a Core: workers that count records and write them to a sink,
@@ -26,26 +20,20 @@ var (
 // workers die, say nothing, or fail; publications and commits take their time and fail. The model checks at
 // each action what docs/design/coordinator.md promises, and at the end that every record was committed once.
 func TestRandomHistoriesAreExact(t *testing.T) {
-	if *seedFlag != 0 {
-		m := newModel(*seedFlag)
-		err := m.run()
-		t.Logf("%+v", m.stats)
-		if err != nil {
-			t.Fatalf("%v\n%s", err, m.trace())
-		}
-		return
-	}
 	var sum modelStats
-	start := uint64(time.Now().UnixNano())
-	for seed := start; seed < start+uint64(*runsFlag); seed++ {
+	start, runs := seeds.From(t, 400)
+	for seed := start; seed < start+uint64(runs); seed++ {
 		m := newModel(seed)
 		if err := m.run(); err != nil {
-			t.Fatalf("seed %d: %v\nrerun: go test ./runners/distributed/coordinator -run TestRandomHistoriesAreExact -coordinator.seed=%d", seed, err, seed)
+			if seeds.Given() {
+				t.Log(m.trace())
+			}
+			t.Fatalf("seed %d: %v\n%s", seed, err, seeds.Rerun(t, seed))
 		}
 		sum.add(m.stats)
 	}
 	t.Logf("%+v", sum)
-	if *runsFlag >= 100 && (sum.Attempts < 2**runsFlag || sum.Stale == 0 || sum.Lost == 0 || sum.StepsFailed == 0 || sum.CommitsFailed == 0 || sum.Aborted == 0) {
+	if runs >= 100 && (sum.Attempts < 2*runs || sum.Stale == 0 || sum.Lost == 0 || sum.StepsFailed == 0 || sum.CommitsFailed == 0 || sum.Aborted == 0) {
 		t.Errorf("something was never exercised: %+v", sum)
 	}
 }

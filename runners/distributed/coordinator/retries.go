@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// retries counts failures by step and error. A count is forgotten only once a checkpoint is complete that
+// retries counts failures by step and error: a failure is tried again limit times, so that limit + 1 attempts meet it.
+// A count is forgotten only once a checkpoint is complete that
 // was triggered after the step had passed the place where it failed: a checkpoint before that place says
 // nothing about the next time it is reached, and a job would go on failing for ever.
 //
@@ -23,6 +24,7 @@ type failure struct {
 	attempt int64 // the newest that failed so
 	subtask int
 	records int64
+	running bool // it came in a step that ran, not before the attempt or beside it
 	passed  bool
 	resetBy int64 // a checkpoint that was triggered after the place had been passed; 0: none
 }
@@ -40,7 +42,7 @@ func (r *retries) failed(e StepFailed) (n int, more bool) {
 	}
 	if e.Attempt > f.attempt {
 		f.count++
-		f.attempt, f.subtask, f.records = e.Attempt, e.Subtask, e.Records
+		f.attempt, f.subtask, f.records, f.running = e.Attempt, e.Subtask, e.Records, e.Worker != 0 && e.Step != ""
 	}
 	f.passed, f.resetBy = false, 0
 	return f.count, f.count <= r.limit
@@ -62,7 +64,7 @@ func (r *retries) progress(attempt int64, counts []Count) {
 		if f.passed || attempt <= f.attempt {
 			continue
 		}
-		if f.records == 0 { // it failed before it took anything: it is here, so it has passed
+		if !f.running { // the attempt runs, so it has passed
 			f.passed = true
 		}
 		for _, c := range counts {

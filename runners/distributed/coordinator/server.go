@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"slices"
 	"sync"
@@ -31,7 +32,8 @@ type Options struct {
 	Name       string // of the job
 	Graph      *kernel.Graph
 	Identity   Identity
-	Args, Env  []string // that a worker builds the pipeline from
+	Flags      checkpoint.Flags // the program's own, for manifests
+	Args, Env  []string         // that a worker builds the pipeline from
 	Generation uint64
 	Settings   *control.Settings
 	Core       Config // Parallelism and Subtasks are filled in
@@ -230,9 +232,20 @@ func (s *Server) act(ctx context.Context, a Action) {
 	case Commit:
 		s.working.Go(func() {
 			err := s.commit(ctx, a)
-			s.tell(Committed{a.Checkpoint, err, errors.Is(err, storage.ErrPermanent) || errors.Is(err, connector.ErrPermanent)})
+			s.tell(Committed{a.Checkpoint, err, permanent(err)})
 		})
 	}
+}
+
+// permanent says whether a connector or a driver knows that trying again will not help.
+func permanent(err error) bool {
+	return errors.Is(err, storage.ErrPermanent) || errors.Is(err, connector.ErrPermanent)
+}
+
+// hopeless says whether what could not be prepared will not be better a moment later. Connectors that do not say so
+// themselves often bring an error of the file system.
+func hopeless(err error) bool {
+	return permanent(err) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission)
 }
 
 // prepare tells the sinks that an attempt starts, and lists the splits of the sources, once.
@@ -249,7 +262,7 @@ func (s *Server) prepare(ctx context.Context, a Prepare) Prepared {
 			splits = append(splits, &control.Splits{Step: n.Name, Splits: list})
 		}
 		if err != nil {
-			return Prepared{Attempt: a.Attempt, Step: n.Name, Err: fmt.Errorf("step %q: %w", n.Name, err)}
+			return Prepared{Attempt: a.Attempt, Step: n.Name, Err: fmt.Errorf("step %q: %w", n.Name, err), Permanent: hopeless(err)}
 		}
 	}
 	if s.splits == nil && a.Fresh {
@@ -288,6 +301,7 @@ func (s *Server) deployment(a Deploy) (*control.Deploy, error) {
 func (s *Server) manifest(m *checkpoint.Manifest) *checkpoint.Manifest {
 	m.Job, m.StatePlan = s.o.Name, s.o.Graph.StatePlan(int(s.o.Settings.KeyGroups))
 	m.KeyGroups, m.Parallelism, m.Time = int(s.o.Settings.KeyGroups), int(s.o.Settings.Parallelism), time.Now().UTC()
+	m.Flags = s.o.Flags
 	return m
 }
 

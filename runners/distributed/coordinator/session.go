@@ -219,7 +219,7 @@ func (s *Server) receive(stream control.Control_JoinServer, ses *session) error 
 			s.tell(EndReached{ses.id, m.Ended.Attempt, Subtask{m.Ended.Stage, int(m.Ended.Subtask)}})
 		case *control.FromWorker_Failed:
 			f := m.Failed
-			s.tell(StepFailed{ses.id, f.Attempt, f.Step, int(f.Subtask), f.Records, errors.New(f.Error), f.Lost})
+			s.tell(StepFailed{ses.id, f.Attempt, f.Step, int(f.Subtask), f.Records, errors.New(f.Error), f.Lost, f.Permanent})
 		default:
 			return fmt.Errorf("a message of type %T has no place here", m)
 		}

@@ -3,7 +3,6 @@ package transport_test
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -20,11 +19,7 @@ import (
 	"github.com/millstream/millstream/statebackend"
 	"github.com/millstream/millstream/statebackend/memory"
 	"github.com/millstream/millstream/testing/enginetest"
-)
-
-var (
-	seedFlag = flag.Uint64("transport.seed", 0, "run only this seed")
-	runsFlag = flag.Int("transport.runs", 30, "random jobs to run")
+	"github.com/millstream/millstream/testing/seeds"
 )
 
 // TestRandomJobsAreExactOverSockets runs the engine's random jobs at two or three workers that are connected by
@@ -32,15 +27,12 @@ var (
 // random bytes and restores the last complete checkpoint with a new mesh; what is committed must equal a naive
 // evaluation. The interleaving is the machine's, so a seed repeats the job but not always its failure.
 func TestRandomJobsAreExactOverSockets(t *testing.T) {
-	start, runs := uint64(time.Now().UnixNano()), *runsFlag
-	if *seedFlag != 0 {
-		start, runs = *seedFlag, 1
-	}
+	start, runs := seeds.From(t, 30)
 	var sum figures
 	for i := range runs {
 		seed := start + uint64(i)
 		if err := runSpread(t, seed, &sum); err != nil {
-			t.Fatalf("seed %d: %v\nrerun: go test ./runners/distributed/transport -run TestRandomJobsAreExactOverSockets -transport.seed=%d", seed, err, seed)
+			t.Fatalf("seed %d: %v\n%s", seed, err, seeds.Rerun(t, seed))
 		}
 	}
 	t.Logf("seeds %d to %d: %+v", start, start+uint64(runs)-1, sum)

@@ -15,7 +15,9 @@ import (
 	"github.com/millstream/millstream/internal/kernel"
 	"github.com/millstream/millstream/runners/distributed/control"
 	"github.com/millstream/millstream/runners/distributed/transport"
+	"github.com/millstream/millstream/sdk/connector"
 	"github.com/millstream/millstream/statebackend"
+	"github.com/millstream/millstream/statebackend/storage"
 )
 
 // attempt is this worker's part of one attempt to run the job.
@@ -129,7 +131,7 @@ func (a *attempt) tell(m *control.FromWorker) {
 func (a *attempt) connect() {
 	a.working.Go(func() {
 		if err := a.mesh.Connect(a.ctx, a.job, a.addresses); err != nil {
-			a.report("", 0, 0, err, true)
+			a.report(&control.Failed{Error: err.Error(), Lost: true})
 			return
 		}
 		a.tell(&control.FromWorker{Message: &control.FromWorker_Deployed{Deployed: &control.Deployed{Attempt: a.number}}})
@@ -145,11 +147,18 @@ func (a *attempt) begin() {
 	a.job.Start()
 	a.working.Go(func() {
 		err := a.job.Wait()
-		a.mesh.Close(err)
 		if err != nil {
+			// Before the peers are told: they report that they lost us, and an attempt might begin and end in vain
+			// before the coordinator knows that the failure counts.
 			a.failed(err)
 		}
+		a.mesh.Close(err)
 	})
+}
+
+// permanent says whether a connector or a driver knows that trying again will not help.
+func permanent(err error) bool {
+	return errors.Is(err, connector.ErrPermanent) || errors.Is(err, storage.ErrPermanent)
 }
 
 // failed tells the coordinator why the job has stopped.
@@ -157,29 +166,34 @@ func (a *attempt) failed(err error) {
 	var sub *engine.SubtaskError
 	var step *engine.StepError
 	var kept storeError
-	name, subtask, records := "", 0, int64(0)
+	stored := errors.As(err, &kept)
+	f := &control.Failed{
+		Error:     err.Error(),
+		Permanent: permanent(err) && !stored, // a store that cannot keep a checkpoint may be able to keep the next one
+	}
 	if errors.As(err, &sub) && errors.As(err, &step) {
-		name, subtask = step.Step, sub.Subtask
+		f.Step, f.Subtask = step.Step, int32(sub.Subtask)
 		for _, m := range a.figures().Steps {
-			if m.Step == name && int(m.Subtask) == subtask {
-				records = m.RecordsIn
+			if m.Step == f.Step && m.Subtask == f.Subtask {
+				f.Records = m.RecordsIn
 				if m.RecordsIn == 0 { // a source
-					records = m.RecordsOut
+					f.Records = m.RecordsOut
 				}
 			}
 		}
 	}
-	// Whatever else stops a job is a connection to another worker.
-	a.report(name, subtask, records, err, sub == nil && !errors.As(err, &kept))
+	f.Lost = sub == nil && !stored // whatever else stops a job is a connection to another worker
+	a.report(f)
 }
 
-func (a *attempt) report(step string, subtask int, records int64, err error, lost bool) {
+func (a *attempt) report(f *control.Failed) {
 	a.mu.Lock()
 	silent := a.ended || a.reported
 	a.reported = true
 	a.mu.Unlock()
 	if !silent {
-		a.tell(failed(a.number, step, subtask, records, err, lost))
+		f.Attempt = a.number
+		a.tell(failed(f))
 	}
 }
 

@@ -173,7 +173,7 @@ func (s *session) deploy(ctx context.Context, d *control.Deploy) error {
 	s.drop(errCancelled)
 	a, err := newAttempt(ctx, s, d)
 	if err != nil {
-		return s.send(failed(d.Attempt, "", 0, 0, err, false))
+		return s.send(failed(&control.Failed{Attempt: d.Attempt, Error: err.Error(), Permanent: permanent(err)}))
 	}
 	s.mu.Lock()
 	s.current = a
@@ -232,8 +232,6 @@ func (s *session) store(attempt int64) checkpoint.Store {
 	return checkpoint.NewDurable(s.storage, s.welcome.Generation, attempt)
 }
 
-func failed(attempt int64, step string, subtask int, records int64, err error, lost bool) *control.FromWorker {
-	return &control.FromWorker{Message: &control.FromWorker_Failed{Failed: &control.Failed{
-		Attempt: attempt, Step: step, Subtask: int32(subtask), Records: records, Error: err.Error(), Lost: lost,
-	}}}
+func failed(f *control.Failed) *control.FromWorker {
+	return &control.FromWorker{Message: &control.FromWorker_Failed{Failed: f}}
 }

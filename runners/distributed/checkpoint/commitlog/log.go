@@ -52,6 +52,17 @@ func (g *Log) Newest(ctx context.Context) (Entry, bool, error) {
 	}
 }
 
+// Leader returns the claim under which the newest entry was written, and false if the log is empty or that claim is
+// collected.
+func (g *Log) Leader(ctx context.Context) (Entry, bool, error) {
+	e, ok, err := g.Newest(ctx)
+	if err != nil || !ok || e.Kind == Claim {
+		return e, ok, err
+	}
+	claim, err := g.read(ctx, e.Generation)
+	return claim, err == nil && claim.Kind == Claim && claim.Generation == e.Generation, err
+}
+
 // Manifests iterates over the manifests that can be restored, newest first, across runs. An error is the
 // last thing that it yields.
 func (g *Log) Manifests(ctx context.Context) iter.Seq2[Entry, error] {
@@ -104,7 +115,11 @@ func (g *Log) Claim(ctx context.Context, start Start, payload []byte) (*Term, er
 		start.at = ref
 	}
 	t := &Term{log: g, l: candidate(start, newNonce())}
-	if err := t.run(ctx, payload); err != nil {
+	err := t.run(ctx, payload)
+	if err == nil {
+		err = t.mark(ctx)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("claim the log: %w", err)
 	}
 	claim := t.l.entry
@@ -166,7 +181,11 @@ func (t *Term) Publish(ctx context.Context, manifest []byte) (Slot, error) {
 		return 0, fmt.Errorf("publish a manifest: it has %d bytes, at most %d are allowed", len(manifest), MaxPayload)
 	}
 	t.l.publish(newNonce())
-	if err := t.run(ctx, manifest); err != nil {
+	err := t.run(ctx, manifest)
+	if err == nil {
+		err = t.mark(ctx) // before anything is committed
+	}
+	if err != nil {
 		return 0, fmt.Errorf("publish a manifest in slot %d: %w", t.l.entry.Slot, err)
 	}
 	return t.l.entry.Slot, nil
