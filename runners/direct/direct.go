@@ -13,7 +13,6 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -131,25 +130,11 @@ func Run(ctx context.Context, name string, build func(*sdk.Pipeline) error, o Op
 
 // plan builds the pipeline, twice if check is set.
 func plan(name string, build func(*sdk.Pipeline) error, check bool) (*kernel.Graph, error) {
-	once := func() (g *kernel.Graph, err error) {
-		defer func() {
-			if r := recover(); r != nil {
-				err = fmt.Errorf("build pipeline %q: panic: %v\n%s", name, r, debug.Stack())
-			}
-		}()
-		p := sdk.NewPipeline(name)
-		err = build(p)
-		g, perr := p.Graph()
-		if err := errors.Join(perr, err); err != nil {
-			return nil, fmt.Errorf("build pipeline %q: %w", name, err)
-		}
-		return g, nil
-	}
-	g, err := once()
+	g, err := sdk.Build(name, build)
 	if err != nil || !check {
 		return g, err
 	}
-	again, err := once()
+	again, err := sdk.Build(name, build)
 	if err != nil {
 		return nil, fmt.Errorf("the second time, build fails: %w", err)
 	}
@@ -253,7 +238,7 @@ func (r *runner) options(keeper *checkpoint.Keeper) engine.Options {
 		Checkpoints:       r.o.CheckpointInterval > 0 || r.o.RestoreEvery > 0,
 		WatermarkInterval: eventtime.Time(r.o.WatermarkInterval.Milliseconds()),
 		ReadBatch:         r.o.ReadBatch,
-		Logger:            r.o.Logger, Check: !r.o.NoChecks, RenewBase: keeper.RenewBase,
+		Logger:            r.logger(), Check: !r.o.NoChecks, RenewBase: keeper.RenewBase,
 		OpenBackend: func(ctx context.Context, n *kernel.Node, subtask, parallelism int) (statebackend.Backend, error) {
 			return r.last.Open(ctx, r.store, r.o.Backend, statebackend.Config{
 				Dir:       fmt.Sprintf("%s/%d-%d", r.o.Dir, n.ID, subtask),
@@ -305,6 +290,14 @@ func (r *runner) options(keeper *checkpoint.Keeper) engine.Options {
 		}
 	}
 	return o
+}
+
+// logger is that of the present attempt.
+func (r *runner) logger() *slog.Logger {
+	if r.o.Logger == nil {
+		return nil
+	}
+	return r.o.Logger.With("attempt", r.result.Restores+1)
 }
 
 // coordinate takes checkpoints until everything has been processed.

@@ -106,13 +106,7 @@ func (p *Program) flags() string {
 }
 
 func (p *Program) graph() (*kernel.Graph, error) {
-	pipe := sdk.NewPipeline(p.Name)
-	err := p.Build(pipe)
-	g, gerr := pipe.Graph()
-	if err := errors.Join(gerr, err); err != nil {
-		return nil, fmt.Errorf("build pipeline %q: %w", p.Name, err)
-	}
-	return g, nil
+	return sdk.Build(p.Name, p.Build)
 }
 
 // driver is the name of the backend that keeps state in a worker.
