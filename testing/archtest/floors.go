@@ -51,7 +51,7 @@ var floors = []floor{
 	// Nothing imports these but each other and tests. Examples keep to what any user can import.
 	{name: "testing", packages: []string{"testing/*"}, together: true,
 		may: append(words("time version window values contracts kernel sdk plan drivers connectors transforms engine checkpoint direct distributed runners cells"), "local drivers")},
-	{name: "programs", packages: []string{"cmd/...", "examples/..."}, together: true,
+	{name: "programs", packages: []string{"cmd/...", "examples/...", "docs/howto/..."}, together: true,
 		may: append(words("version window values contracts sdk plan drivers connectors transforms direct distributed runners"), "local drivers")},
 }
 
