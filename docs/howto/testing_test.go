@@ -12,6 +12,7 @@ import (
 	"github.com/millstream/millstream/sdk/state"
 	"github.com/millstream/millstream/sdk/watermark"
 	"github.com/millstream/millstream/sdk/window"
+	"github.com/millstream/millstream/testing/clustertest"
 	"github.com/millstream/millstream/testing/passert"
 	"github.com/millstream/millstream/testing/ptest"
 	"github.com/millstream/millstream/testing/teststream"
@@ -53,6 +54,25 @@ func TestHourOfTenHasTwo(t *testing.T) {
 		passert.EqualsInWindow("ten", countHourly(clicks), window.Between(at(10, 0), at(11, 0)), sdk.Pair("/home", int64(2)))
 		return nil
 	})
+}
+
+func TestMain(m *testing.M) {
+	clustertest.Main(m, clustertest.Pipelines{"shout": buildShout})
+}
+
+var shouted memio.Collector[string] // committed in the test process
+
+func buildShout(p *sdk.Pipeline, args []string) error {
+	memio.Write("collect", sdk.ParDo("shout", memio.Read("words", p, args), shout{}), &shouted)
+	return nil
+}
+
+func TestShoutOnWorkers(t *testing.T) {
+	before := len(shouted.Rows())
+	clustertest.Run(t, "shout", []string{"to be"}, clustertest.KillWorker())
+	if d := cmp.Diff([]string{"TO BE"}, shouted.Rows()[before:]); d != "" {
+		t.Error(d)
+	}
 }
 
 func TestSilentShopDoesNotHoldTheOther(t *testing.T) {

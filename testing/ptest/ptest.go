@@ -22,7 +22,6 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"strings"
 	"testing"
 
@@ -35,11 +34,6 @@ var (
 	seedFlag = flag.Uint64("ptest.seed", 0, "seed of the interleavings; 0: a new one each time")
 	runsFlag = flag.Int("ptest.runs", 0, "simulated runs of each pipeline; 0: what the test says, or 3")
 )
-
-// Main is for TestMain of a package whose pipelines are also run on workers: today it runs the tests and
-// exits. It is the place where a test binary that was started as a worker becomes one, which is why it must
-// be the first thing that TestMain does.
-func Main(m *testing.M) { os.Exit(m.Run()) }
 
 // Option changes how a pipeline is run.
 type Option func(*config)
