@@ -86,11 +86,10 @@ func (s *Source[T]) Splits(ctx context.Context) ([]Split, error) {
 			if err := ctx.Err(); err != nil {
 				return nil, err
 			}
-			if clean := filepath.Clean(file); seen[clean] {
+			if seen[filepath.Clean(file)] {
 				continue
-			} else {
-				seen[clean] = true
 			}
+			seen[filepath.Clean(file)] = true
 			info, err := os.Stat(file)
 			if err != nil {
 				return nil, err // names the operation and the file
@@ -116,9 +115,8 @@ func expand(path, suffix string) ([]string, error) {
 	info, err := os.Stat(path)
 	switch {
 	case err == nil && info.IsDir():
-		path = filepath.Join(path, "*"+suffix)
-		inDir := filepath.Join(escape(filepath.Dir(path)), "*"+suffix)
-		patterns = []string{inDir, inDir + gzipSuffix}
+		path = filepath.Join(escape(path), "*"+suffix)
+		patterns = []string{path, path + gzipSuffix}
 	case err == nil, !strings.ContainsAny(path, `*?[`):
 		return []string{path}, err
 	}
