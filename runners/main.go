@@ -151,10 +151,10 @@ func runDistributed(ctx context.Context, name string, build func(*sdk.Pipeline) 
 	if c.Role == "worker" {
 		run = distributed.RunWorker
 	} else {
-		config.OnSteps = func(now []coordinator.Step) {
+		config.OnProgress = func(now coordinator.Progress) {
 			steps = steps[:0]
-			p := direct.Progress{Watermark: int64(eventtime.Max)}
-			for _, s := range now {
+			p := direct.Progress{Watermark: int64(eventtime.Max), Checkpoints: now.Checkpoints, CheckpointAge: now.CheckpointAge}
+			for _, s := range now.Steps {
 				steps = append(steps, direct.Step{Name: s.Name, RecordsIn: s.RecordsIn, RecordsOut: s.RecordsOut, LateDropped: s.LateDropped, Counters: s.Counters})
 				if s.RecordsIn == 0 { // a source
 					p.RecordsRead += s.RecordsOut
@@ -220,6 +220,9 @@ func runDirect(ctx context.Context, name string, build func(*sdk.Pipeline) error
 	}
 	if c.CheckpointDir != "" || c.Restore != "none" {
 		return fail(errors.New("--checkpoint-dir and --restore need --runner=distributed: the direct runner keeps checkpoints in memory"))
+	}
+	if c.HTTP != "" {
+		return fail(errors.New("--http needs --runner=distributed: of a direct run, progress and the table at the end are all there is"))
 	}
 	dir, err := os.MkdirTemp("", name+"-state-")
 	if err != nil {

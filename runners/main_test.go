@@ -47,6 +47,9 @@ func TestBadSettingsAreOneClearLine(t *testing.T) {
 			t.Errorf("%s: code %d, %q", c.args, code, stderr)
 		}
 	}
+	if code, _, stderr := program(t, "--http=127.0.0.1:0"); code != exitFailed || !strings.Contains(stderr, "--http needs --runner=distributed") {
+		t.Errorf("--http of a direct run: code %d, %q", code, stderr)
+	}
 	code, _, stderr := program(t, "--state-backend=rocksdb")
 	if code != exitFailed || !strings.Contains(stderr, "build with -tags rocksdb") {
 		t.Errorf("rocksdb that is not linked: code %d, %q", code, stderr)

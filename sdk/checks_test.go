@@ -3,7 +3,9 @@ package sdk_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -145,4 +147,41 @@ func TestCoderOfThePipelineIsUsedEverywhere(t *testing.T) {
 			map[string]int64{"odd": 8, "even": 12})
 		return nil
 	})
+}
+
+func TestLogOfAStepHasStepSubtaskAndAttempt(t *testing.T) {
+	var log lockedBuffer
+	_, err := direct.Run(t.Context(), "p", func(p *sdk.Pipeline) error {
+		sdk.ParDoFunc("say", sdk.Create("in", p, 1, 2, 3, 4), func(c *sdk.ProcessContext, v int, _ *sdk.Emitter[int]) error {
+			c.Logger().Info("seen", "value", v)
+			return nil
+		})
+		return nil
+	}, direct.Options{Parallelism: 1, ReadBatch: 1, RestoreEvery: 2, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"attempt=1 step=say subtask=0 value=1\n", "attempt=2 step=say subtask=0 value=3\n"} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("no %q in:\n%s", want, log.String())
+		}
+	}
+}
+
+// lockedBuffer is written by subtasks.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
 }

@@ -12,9 +12,11 @@ import (
 	"github.com/millstream/millstream/io/memio"
 	"github.com/millstream/millstream/sdk"
 	"github.com/millstream/millstream/sdk/connector"
+	"github.com/millstream/millstream/sdk/state"
 	"github.com/millstream/millstream/sdk/trigger"
 	"github.com/millstream/millstream/sdk/watermark"
 	"github.com/millstream/millstream/sdk/window"
+	"github.com/millstream/millstream/testing/passert"
 	"github.com/millstream/millstream/transforms/stats"
 )
 
@@ -79,6 +81,21 @@ func (valueFn) ProcessElement(_ *sdk.ProcessContext, v int64, emit *sdk.Emitter[
 	return nil
 }
 func (f *valueFn) Teardown() error { f.n++; return nil }
+
+// lostOutput and lostCell keep what they declare in a copy of themselves.
+type lostOutput struct{ more *sdk.Emitter[string] }
+
+func (f lostOutput) Declare(d *sdk.Decl) { f.more = sdk.NewOutput[string](d, "more") }
+func (f lostOutput) ProcessElement(_ *sdk.ProcessContext, v int64, emit *sdk.Emitter[int64]) error {
+	return nil
+}
+
+type lostCell struct{ last state.Value[int64] }
+
+func (f lostCell) Declare(d *sdk.KeyedDecl) { f.last = state.NewValue[int64](d, "last") }
+func (f lostCell) ProcessElement(_ *sdk.ProcessContext, _ string, v int64, emit *sdk.Emitter[int64]) error {
+	return nil
+}
 
 type keyedFn struct{}
 
@@ -200,6 +217,11 @@ func TestMistakesNameStepLineAndRemedy(t *testing.T) {
 			[]string{"*sdk_test.oldSetup.Setup is a func(context.Context) error and would never be called", "make it a func(context.Context, connector.Subtask) error"}},
 		{"pointer receiver", func(p *sdk.Pipeline) { sdk.ParDo("v", numbers(p, 1), valueFn{}) }, "v",
 			[]string{"valueFn.Teardown has a pointer receiver and would never be called", "pass &sdk_test.valueFn{…}"}},
+		{"Declare of a copy", func(p *sdk.Pipeline) { sdk.ParDo("v", numbers(p, 1), lostOutput{}) }, "v",
+			[]string{"lostOutput.Declare has a value receiver", "give it a pointer receiver, func (f *lostOutput) Declare, and pass &sdk_test.lostOutput{…}"}},
+		{"Declare of a copy, keyed", func(p *sdk.Pipeline) {
+			sdk.ParDoPerKey("v", sdk.KeyBy("key", numbers(p, 1), func(int64) string { return "" }), &lostCell{})
+		}, "v", []string{"lostCell.Declare has a value receiver", "give it a pointer receiver"}},
 		{"nil DoFn", func(p *sdk.Pipeline) { sdk.ParDo("two", numbers(p, 1), (*twoOutputs)(nil)) }, "two", []string{"nil *sdk_test.twoOutputs"}},
 		{"never fires", func(p *sdk.Pipeline) {
 			in := sdk.Read("endless", p, endless{memio.Source([]int64{1})})
@@ -260,12 +282,49 @@ func TestMistakesAreReportedTogetherAndOnce(t *testing.T) {
 }
 
 func TestZeroPCollectionNamesTheStep(t *testing.T) {
-	defer func() {
-		if r := fmt.Sprint(recover()); !strings.Contains(r, `step "m": its input is the zero PCollection[string]: pass what a step returned`) {
-			t.Errorf("panic: %s", r)
-		}
-	}()
-	sdk.Map("m", sdk.PCollection[string]{}, func(v string) string { return v })
+	var zero sdk.PCollection[string]
+	var pairs sdk.PCollection[sdk.KV[string, int64]]
+	same := func(v string) string { return v }
+	for name, step := range map[string]func(){
+		"Map": func() { sdk.Map("m", zero, same) },
+		"ParDo": func() {
+			sdk.ParDoFunc("m", zero, func(*sdk.ProcessContext, string, *sdk.Emitter[int]) error { return nil })
+		},
+		"Filter":          func() { sdk.Filter("m", zero, func(string) bool { return true }) },
+		"KeyBy":           func() { sdk.KeyBy("m", zero, same) },
+		"WindowInto":      func() { sdk.WindowInto("m", zero, window.Global()) },
+		"Flatten":         func() { sdk.Flatten("m", zero) },
+		"Reshuffle":       func() { sdk.Reshuffle("m", zero) },
+		"GroupByKey":      func() { sdk.GroupByKey("m", pairs) },
+		"CombinePerKey":   func() { sdk.CombinePerKey("m", pairs, stats.Sum[int64]{}) },
+		"CombineGlobally": func() { sdk.CombineGlobally("m", zero, stats.CountFn[string]{}) },
+		"CoGroupByKey":    func() { sdk.CoGroupByKey("m", pairs, pairs) },
+		"ParDoPerKey":     func() { sdk.ParDoPerKey("m", pairs, keyedFn{}) },
+		"Write":           func() { memio.Write("m", zero, &memio.Collector[string]{}) },
+		"composite":       func() { stats.Count("m", zero) },
+		"passert":         func() { passert.Equals("m", zero, "a") },
+		"passert, window": func() { passert.EqualsInWindow("m", zero, window.GlobalWindow) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := sdk.Build("p", func(p *sdk.Pipeline) error {
+				sdk.Create("bad/", p, 1)
+				step()
+				return nil
+			})
+			for _, want := range []string{`step "m" (construct_test.go:`, "its input is the zero PCollection", "pass what a step returned", `step "bad/"`} {
+				if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "goroutine") {
+					t.Errorf("error lacks %q, or has a stack: %v", want, err)
+				}
+			}
+		})
+	}
+}
+
+func TestPanicInBuildIsAnErrorWithItsStack(t *testing.T) {
+	_, err := sdk.Build("p", func(*sdk.Pipeline) error { panic("no way") })
+	if err == nil || !strings.Contains(err.Error(), `build pipeline "p": panic: no way`) || !strings.Contains(err.Error(), "construct_test.go") {
+		t.Errorf("error %v", err)
+	}
 }
 
 func TestEmptyPipelineIsRefused(t *testing.T) {

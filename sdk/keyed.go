@@ -18,8 +18,8 @@ type KeyedDecl = kernel.KeyedDecl
 type Timer = kernel.Timer
 
 // KeyedDoFn processes elements with state and timers of their key and window. There is no stateful DoFn
-// without a key: it does not compile. Cells and timers are declared in Declare and kept in fields; each
-// subtask works on a shallow copy of the value given to ParDoPerKey. It may also have Setup, FinishBundle
+// without a key: it does not compile. Cells and timers are declared in Declare and kept in fields, so that it
+// has a pointer receiver; each subtask works on a shallow copy of the value given to ParDoPerKey. It may also have Setup, FinishBundle
 // and Teardown, as a DoFn may.
 type KeyedDoFn[K comparable, V, Out any] interface {
 	Declare(d *KeyedDecl)
@@ -63,7 +63,11 @@ func ParDoPerKey[K comparable, V, Out any, F KeyedDoFn[K, V, Out]](name string, 
 	}
 	var decl KeyedDecl
 	prototypeCopy(fn).Declare(&decl)
-	if err := kernel.CheckKeyed[K, Out](&decl); err != nil {
+	err = kernel.CheckKeyed[K, Out](&decl)
+	if err == nil && (len(decl.StateParts()) > 0 || len(decl.Outputs) > 0) {
+		err = checkDeclare(fn)
+	}
+	if err != nil {
 		p.errorf(name, "%w", err)
 		return out
 	}

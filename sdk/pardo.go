@@ -140,7 +140,11 @@ func ParDo[In, Out any, F DoFn[In, Out]](name string, in PCollection[In], fn F, 
 		return PCollection[Out]{p: in.p}
 	}
 	in = whole(name, 0, in)
-	if err := checkLifecycle[Out, *Decl](fn); err != nil {
+	err := checkLifecycle[Out, *Decl](fn)
+	if _, ok := any(fn).(interface{ Declare(*Decl) }); ok && err == nil {
+		err = checkDeclare(fn)
+	}
+	if err != nil {
 		in.p.errorf(name, "%w", err)
 		return PCollection[Out]{p: in.p}
 	}
@@ -276,6 +280,18 @@ func prototypeCopy[F any](fn F) F {
 	c := reflect.New(v.Type().Elem())
 	c.Elem().Set(v.Elem())
 	return c.Interface().(F)
+}
+
+// checkDeclare refuses a Declare that keeps what it declares in a copy of its DoFn.
+func checkDeclare(fn any) error {
+	t := reflect.TypeOf(fn)
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if _, ok := t.MethodByName("Declare"); ok && t.Kind() == reflect.Struct {
+		return fmt.Errorf("%v.Declare has a value receiver, so that what it keeps in fields is lost: give it a pointer receiver, func (f *%s) Declare, and pass &%v{…}", t, t.Name(), t)
+	}
+	return nil
 }
 
 // checkLifecycle refuses a method that has a lifecycle name and a signature that nothing would call. D is

@@ -80,7 +80,27 @@ func NewPipeline(name string) *Pipeline {
 // what to do.
 func (p *Pipeline) Err() error { return errors.Join(p.errs...) }
 
-// Graph is the finished pipeline, for runners.
+// Build is the pipeline that build describes, for runners. A panic in build is an error too.
+func Build(name string, build func(*Pipeline) error) (g *kernel.Graph, err error) {
+	p := NewPipeline(name)
+	defer func() {
+		switch r := recover().(type) {
+		case nil:
+		case zeroInput:
+			g, err = nil, fmt.Errorf("build pipeline %q: %w", name, errors.Join(p.Err(), r))
+		default:
+			g, err = nil, fmt.Errorf("build pipeline %q: panic: %v\n%s", name, r, debug.Stack())
+		}
+	}()
+	err = build(p)
+	g, gerr := p.Graph()
+	if err := errors.Join(gerr, err); err != nil {
+		return nil, fmt.Errorf("build pipeline %q: %w", name, err)
+	}
+	return g, nil
+}
+
+// Graph is the finished pipeline. Runners use Build.
 func (p *Pipeline) Graph() (*kernel.Graph, error) {
 	if len(p.graph.Nodes) == 0 && len(p.errs) == 0 {
 		return nil, errors.New("the pipeline has no steps")
@@ -88,26 +108,12 @@ func (p *Pipeline) Graph() (*kernel.Graph, error) {
 	return &p.graph, p.Err()
 }
 
-// Build is the graph of the pipeline that build describes, for runners. A panic of build is an error with its
-// stack.
-func Build(name string, build func(*Pipeline) error) (g *kernel.Graph, err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			err = fmt.Errorf("build pipeline %q: panic: %v\n%s", name, r, debug.Stack())
-		}
-	}()
-	p := NewPipeline(name)
-	err = build(p)
-	g, perr := p.Graph()
-	if err := errors.Join(perr, err); err != nil {
-		return nil, fmt.Errorf("build pipeline %q: %w", name, err)
-	}
-	return g, nil
-}
-
 // Scope nests the steps that build adds: their full names are name/step. Composite transforms use it, so
 // that their steps do not collide with others.
 func (p *Pipeline) Scope(name string, build func()) {
+	if p == nil {
+		panic(newZeroInput(name, "PCollection"))
+	}
 	p.checkName(name)
 	p.scope = append(p.scope, name)
 	defer func() { p.scope = p.scope[:len(p.scope)-1] }()
@@ -138,9 +144,17 @@ func (c PCollection[T]) info() collection { return c.p.out[outputKey{c.node.ID, 
 // usable tells a step whether to go on: not after an earlier mistake, which is reported already.
 func (c PCollection[T]) usable(step string) bool {
 	if c.p == nil {
-		panic(fmt.Sprintf("sdk: step %q: its input is the zero PCollection[%v]: pass what a step returned", step, reflect.TypeFor[T]()))
+		panic(newZeroInput(step, fmt.Sprintf("PCollection[%v]", reflect.TypeFor[T]())))
 	}
 	return c.node != nil
+}
+
+// zeroInput is the mistake of a step whose input belongs to no pipeline, so that no pipeline can record it: the
+// step panics, and Build makes it an error.
+type zeroInput struct{ error }
+
+func newZeroInput(step, typ string) zeroInput {
+	return zeroInput{fmt.Errorf("step %q (%s): its input is the zero %s: pass what a step returned", step, callerOutside(), typ)}
 }
 
 // errorf records a mistake in a step.

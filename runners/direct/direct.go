@@ -240,7 +240,7 @@ func (r *runner) options(keeper *checkpoint.Keeper) engine.Options {
 		Checkpoints:       r.o.CheckpointInterval > 0 || r.o.RestoreEvery > 0,
 		WatermarkInterval: eventtime.Time(r.o.WatermarkInterval.Milliseconds()),
 		ReadBatch:         r.o.ReadBatch,
-		Logger:            r.o.Logger, Check: !r.o.NoChecks, RenewBase: keeper.RenewBase,
+		Logger:            r.logger(), Check: !r.o.NoChecks, RenewBase: keeper.RenewBase,
 		OpenBackend: func(ctx context.Context, n *kernel.Node, subtask, parallelism int) (statebackend.Backend, error) {
 			return r.last.Open(ctx, r.store, r.o.Backend, statebackend.Config{
 				Dir:       fmt.Sprintf("%s/%d-%d", r.o.Dir, n.ID, subtask),
@@ -286,6 +286,14 @@ func (r *runner) options(keeper *checkpoint.Keeper) engine.Options {
 		}
 	}
 	return o
+}
+
+// logger is that of the present attempt.
+func (r *runner) logger() *slog.Logger {
+	if r.o.Logger == nil {
+		return nil
+	}
+	return r.o.Logger.With("attempt", r.result.Restores+1)
 }
 
 // coordinate takes checkpoints until everything has been processed.

@@ -71,9 +71,8 @@ type Config struct {
 	// RestartGrace is how long a restart waits for replacements of lost workers; default 5s.
 	RestartGrace time.Duration
 
-	// OnSteps, if set, is given the figures of all steps about once a second and when the job is over, from a
-	// goroutine of Run.
-	OnSteps func([]coordinator.Step)
+	// OnProgress, if set, is told about once a second how the job goes, and when it is over, from a goroutine of Run.
+	OnProgress func(coordinator.Progress)
 
 	Logger *slog.Logger // default: to standard error
 }
@@ -253,9 +252,9 @@ func Run(ctx context.Context, c Config, p Program) error {
 	return errors.Join(err, <-served, api())
 }
 
-// report calls OnSteps until the job is over.
+// report calls OnProgress until the job is over.
 func (c *Config) report(s *coordinator.Server) (last func()) {
-	if c.OnSteps == nil {
+	if c.OnProgress == nil {
 		return func() {}
 	}
 	done := make(chan struct{})
@@ -263,14 +262,18 @@ func (c *Config) report(s *coordinator.Server) (last func()) {
 	reporting.Go(func() {
 		t := time.NewTicker(time.Second)
 		defer t.Stop()
-		for {
+		for over := false; !over; {
 			select {
 			case <-t.C:
-				c.OnSteps(s.Steps())
 			case <-done:
-				c.OnSteps(s.Steps())
-				return
+				over = true
 			}
+			p, err := s.Progress(context.Background())
+			if err != nil {
+				c.Logger.Debug("ask for progress", "error", err)
+				continue
+			}
+			c.OnProgress(p)
 		}
 	})
 	return func() { close(done); reporting.Wait() }

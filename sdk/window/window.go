@@ -17,6 +17,11 @@ func New(start, end eventtime.Time) Window {
 	return Window{eventtime.Clamp(start), eventtime.Clamp(end)}
 }
 
+// Between returns the window [start, end), to the millisecond, clamped to the range of event time.
+func Between(start, end time.Time) Window {
+	return New(eventtime.FromTime(start), eventtime.FromTime(end))
+}
+
 // Start is the first instant of the window, in UTC.
 func (w Window) Start() time.Time { return w.start.Time() }
 

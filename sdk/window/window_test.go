@@ -85,3 +85,14 @@ func TestValidate(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestBetweenIsHalfOpenAndUTC(t *testing.T) {
+	start := time.Date(2026, 3, 1, 11, 0, 0, 999, time.FixedZone("CET", 3600))
+	w := Between(start, start.Add(time.Hour))
+	if want := time.Date(2026, 3, 1, 10, 0, 0, 0, time.UTC); !w.Start().Equal(want) || !w.End().Equal(want.Add(time.Hour)) || w.Start().Location() != time.UTC {
+		t.Errorf("%v", w)
+	}
+	if w != Fixed(time.Hour).Assign(w.StartTime()) {
+		t.Errorf("%v is not the window of its start", w)
+	}
+}

@@ -19,6 +19,7 @@ var floors = []floor{
 	{name: "time", packages: []string{"internal/eventtime"}},
 	{name: "version", packages: []string{"internal/version"}},
 	{name: "failpoint", packages: []string{"internal/failpoint"}},
+	{name: "durable", packages: []string{"internal/durable"}},
 
 	// What users write pipelines with.
 	{name: "window", packages: []string{"sdk/window"}, may: words("time")},
@@ -31,9 +32,10 @@ var floors = []floor{
 	{name: "plan", packages: []string{"sdk/plan"}, may: words("time window values contracts kernel sdk")},
 
 	// The shelf: what a main takes from it is linked, and nothing else. The runners bring the local drivers.
-	{name: "local drivers", packages: []string{"statebackend/memory", "statebackend/storage/file"}, may: words("time contracts")},
+	{name: "local drivers", packages: []string{"statebackend/memory", "statebackend/storage/file"}, may: words("time durable contracts")},
 	{name: "drivers", packages: []string{"statebackend/*", "statebackend/storage/*"}, may: words("time contracts")},
-	{name: "connectors", packages: []string{"io/*"}, may: words("time window values contracts sdk")},
+	{name: "files", packages: []string{"io/internal/files"}, may: words("durable contracts sdk")},
+	{name: "connectors", packages: []string{"io/*"}, may: words("time window values contracts sdk files")},
 	{name: "transforms", packages: []string{"transforms/*"}, may: words("window values contracts sdk")},
 
 	// The engine moves batches whose types it does not know: it needs no sdk and no shelf.
@@ -49,7 +51,7 @@ var floors = []floor{
 	// Nothing imports these but each other and tests. Examples keep to what any user can import.
 	{name: "testing", packages: []string{"testing/*"}, together: true,
 		may: append(words("time version window values contracts kernel sdk plan drivers connectors transforms engine checkpoint direct distributed runners cells"), "local drivers")},
-	{name: "programs", packages: []string{"cmd/...", "examples/..."}, together: true,
+	{name: "programs", packages: []string{"cmd/...", "examples/...", "docs/howto/..."}, together: true,
 		may: append(words("version window values contracts sdk plan drivers connectors transforms direct distributed runners"), "local drivers")},
 }
 

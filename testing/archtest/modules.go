@@ -47,7 +47,7 @@ var restrictions = []restriction{
 	{"unsafe", "memory safety is argued for in few places", []string{"runners/distributed/control", "sdk/coder", "statebackend/rocksdb", "io/parquetio",
 		"internal/kernel", // index.go reads an 8-byte key as a word, to hash it in one multiplication
 	}},
-	{"flag", "a library defines no flags; Main and programs do", []string{"runners", "runners/direct", "cmd/...", "examples/...", "testing/..."}},
+	{"flag", "a library defines no flags; Main and programs do", []string{"runners", "runners/direct", "cmd/...", "examples/...", "docs/howto/...", "testing/..."}},
 	{"github.com/apache/beam/...", "Beam's protos are one room's business", []string{"sdk/plan"}},
 }
 

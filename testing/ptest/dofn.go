@@ -15,7 +15,10 @@ import (
 )
 
 // Harness calls one DoFn as a subtask would, without a pipeline. One goroutine uses it.
-type Harness[In, Out any] struct {
+type Harness[In, Out any] struct{ host[Out] }
+
+// host runs the operator of a harness.
+type host[Out any] struct {
 	t       testing.TB
 	op      kernel.Operator
 	metrics kernel.Metrics
@@ -36,18 +39,22 @@ func (r *recorder) Emit(b kernel.Batch) error {
 // end of the test. What ParDo refuses fails the test.
 func DoFn[In, Out any, F sdk.DoFn[In, Out]](t testing.TB, fn F) *Harness[In, Out] {
 	t.Helper()
-	p := sdk.NewPipeline(t.Name())
-	sdk.ParDo("fn", sdk.Create[In]("in", p), fn)
-	g, err := p.Graph()
+	h := &Harness[In, Out]{}
+	h.start(t, fn, &kernel.OpenContext{}, func(p *sdk.Pipeline) { sdk.ParDo("fn", sdk.Create[In]("in", p), fn) })
+	return h
+}
+
+// start opens the operator of the second step that build adds, until the end of the test.
+func (h *host[Out]) start(t testing.TB, fn any, c *kernel.OpenContext, build func(*sdk.Pipeline)) {
+	t.Helper()
+	g, err := sdk.Build(t.Name(), func(p *sdk.Pipeline) error { build(p); return nil })
 	if err != nil {
 		t.Fatal(err)
 	}
 	n := g.Nodes[1]
-	h := &Harness[In, Out]{t: t, op: n.New(), ports: n.Ports, open: true}
-	c := &kernel.OpenContext{
-		Context: t.Context(), Step: n.Name, Subtask: connector.Subtask{Parallelism: 1},
-		Metrics: &h.metrics, Logger: slog.New(slog.DiscardHandler),
-	}
+	h.t, h.op, h.ports, h.open = t, n.New(), n.Ports, true
+	c.Context, c.Step, c.Subtask = t.Context(), n.Name, connector.Subtask{Parallelism: 1}
+	c.Metrics, c.Logger = &h.metrics, slog.New(slog.DiscardHandler)
 	for range n.Ports {
 		r := &recorder{}
 		h.outs, c.Outputs = append(h.outs, r), append(c.Outputs, r)
@@ -60,7 +67,6 @@ func DoFn[In, Out any, F sdk.DoFn[In, Out]](t testing.TB, fn F) *Harness[In, Out
 			t.Error(err)
 		}
 	})
-	return h
 }
 
 // ProcessElement calls the DoFn and returns its error. The element is in the global window unless it names
@@ -69,6 +75,11 @@ func (h *Harness[In, Out]) ProcessElement(e Element[In]) error {
 	if !h.open {
 		return errors.New("ptest: ProcessElement after Teardown")
 	}
+	return userError(h.op.Process(0, &kernel.Rows[In]{E: []kernel.Element[In]{rowOf(e, e.Value)}}))
+}
+
+// rowOf is an element as operators see it, with another value.
+func rowOf[T, V any](e Element[T], v V) kernel.Element[V] {
 	if e.Window == (window.Window{}) {
 		e.Window = window.GlobalWindow
 	}
@@ -80,7 +91,7 @@ func (h *Harness[In, Out]) ProcessElement(e Element[In]) error {
 	if e.Pane != (window.Pane{}) {
 		pane = kernel.MakePane(e.Pane)
 	}
-	return userError(h.op.Process(0, &kernel.Rows[In]{E: []kernel.Element[In]{{Value: e.Value, Time: at, Window: e.Window, Pane: pane}}}))
+	return kernel.Element[V]{Value: v, Time: at, Window: e.Window, Pane: pane}
 }
 
 // Process is ProcessElement for values without a timestamp. It stops at the first error.
@@ -94,7 +105,7 @@ func (h *Harness[In, Out]) Process(vs ...In) error {
 }
 
 // FinishBundle calls the DoFn's FinishBundle, if it has one, as before a watermark or checkpoint.
-func (h *Harness[In, Out]) FinishBundle() error {
+func (h *host[Out]) FinishBundle() error {
 	if f, ok := h.op.(kernel.Flusher); ok && h.open {
 		return userError(f.Flush())
 	}
@@ -102,7 +113,7 @@ func (h *Harness[In, Out]) FinishBundle() error {
 }
 
 // Teardown calls the DoFn's Teardown, if it has one. Only the first call does something.
-func (h *Harness[In, Out]) Teardown() error {
+func (h *host[Out]) Teardown() error {
 	if !h.open {
 		return nil
 	}
@@ -120,22 +131,33 @@ func userError(err error) error {
 }
 
 // Elements takes what has been emitted to the main output since it was last called.
-func (h *Harness[In, Out]) Elements() []Element[Out] {
+func (h *host[Out]) Elements() []Element[Out] {
 	return take[Out](h.t, h.outs[0], "its main output")
 }
 
 // Output is Elements without all but the values.
-func (h *Harness[In, Out]) Output() []Out { return valuesOf(h.Elements()) }
+func (h *host[Out]) Output() []Out { return valuesOf(h.Elements()) }
 
-// OutputOf takes the values that a DoFn has emitted to the output that it declares by that name. A name or
-// type that it does not declare fails the test.
-func OutputOf[T, In, Out any](h *Harness[In, Out], name string) []T {
+// Outputs is a Harness or a KeyedHarness.
+type Outputs interface {
+	output(name string) (testing.TB, *recorder)
+}
+
+func (h *host[Out]) output(name string) (testing.TB, *recorder) {
 	h.t.Helper()
 	i := slices.IndexFunc(h.ports, func(p kernel.Port) bool { return p.Name == name })
 	if i < 1 {
 		h.t.Fatalf("ptest: the DoFn declares no output %q", name)
 	}
-	return valuesOf(take[T](h.t, h.outs[i], "output "+name))
+	return h.t, h.outs[i]
+}
+
+// OutputOf takes the values that a DoFn has emitted to the output that it declares by that name. A name or
+// type that it does not declare fails the test.
+func OutputOf[T any](h Outputs, name string) []T {
+	t, r := h.output(name)
+	t.Helper()
+	return valuesOf(take[T](t, r, "output "+name))
 }
 
 func valuesOf[T any](elements []Element[T]) (vs []T) {
@@ -161,7 +183,7 @@ func take[T any](t testing.TB, r *recorder, what string) (out []Element[T]) {
 }
 
 // Counter is the present count of a counter that the DoFn declares, or 0.
-func (h *Harness[In, Out]) Counter(name string) (n int64) {
+func (h *host[Out]) Counter(name string) (n int64) {
 	h.metrics.EachCounter(func(c string, v int64) {
 		if c == name {
 			n = v
@@ -171,7 +193,7 @@ func (h *Harness[In, Out]) Counter(name string) (n int64) {
 }
 
 // Distribution sums up a distribution that the DoFn declares.
-func (h *Harness[In, Out]) Distribution(name string) (s direct.Summary) {
+func (h *host[Out]) Distribution(name string) (s direct.Summary) {
 	h.metrics.EachDistribution(func(d string, v kernel.Summary) {
 		if d == name {
 			s = v

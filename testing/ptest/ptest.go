@@ -21,7 +21,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"testing"
 
 	"github.com/millstream/millstream/runners/direct"
@@ -29,11 +28,6 @@ import (
 	"github.com/millstream/millstream/testing/seeds"
 	"github.com/millstream/millstream/testing/sim"
 )
-
-// Main is for TestMain of a package whose pipelines are also run on workers: today it runs the tests and
-// exits. It is the place where a test binary that was started as a worker becomes one, which is why it must
-// be the first thing that TestMain does.
-func Main(m *testing.M) { os.Exit(m.Run()) }
 
 // Option changes how a pipeline is run.
 type Option func(*config)

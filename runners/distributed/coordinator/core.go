@@ -95,6 +95,7 @@ type Core struct {
 	last     *checkpoint.Checkpoint
 	restored int64 // checkpoint that the attempt started from
 	complete int
+	latestAt int64 // time of the last that became complete, ms
 	nextID   int64
 	commits  commits
 	retries  retries
@@ -380,6 +381,7 @@ func (c *Core) published(e Published) {
 	}
 	c.setState(m.Checkpoint.ID, "completed")
 	c.complete++
+	c.latestAt = c.now
 	c.cutOff = 0
 	c.last = &m.Checkpoint
 	c.commits.add(m)

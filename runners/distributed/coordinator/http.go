@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	_ "embed"
 	"encoding/json"
 	"math"
 	"net/http"
@@ -9,13 +10,35 @@ import (
 	"github.com/millstream/millstream/internal/eventtime"
 )
 
-// Handler serves the job's status as JSON:
+// index is the page for people: it shows what the API says, and needs nothing from elsewhere.
 //
+//go:embed index.html
+var index []byte
+
+// endpoints is what there is, for who asks for something else.
+const endpoints = `not found; there is:
+GET /                     a page for people
+GET /api/v1/job           where the job stands
+GET /api/v1/steps         the figures of each step, since the attempt began
+GET /api/v1/checkpoints   the newest checkpoints
+`
+
+// Handler serves the job's status, as JSON and as a page that shows it:
+//
+//	GET /                     the page
 //	GET /api/v1/job           where it stands
 //	GET /api/v1/steps         the figures of each step, since the attempt began
 //	GET /api/v1/checkpoints   the newest ones
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		http.Error(w, endpoints, http.StatusNotFound)
+	})
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		w.Header().Set("Content-Security-Policy", "default-src 'none'; connect-src 'self'; script-src 'unsafe-inline'; style-src 'unsafe-inline'")
+		_, _ = w.Write(index) // an error is the client's
+	})
 	mux.HandleFunc("GET /api/v1/job", func(w http.ResponseWriter, r *http.Request) {
 		st, err := s.Status(r.Context())
 		if err != nil {
@@ -53,6 +76,9 @@ func (s *Server) Handler() http.Handler {
 			return
 		}
 		j := checkpointsJSON{Completed: st.Complete, LatestID: st.Latest, History: []checkpointJSON{}}
+		if st.Complete > 0 {
+			j.LatestAge = new(float64(st.Age) / 1000)
+		}
 		for _, h := range st.History {
 			j.History = append(j.History, checkpointJSON{h.ID, h.State, float64(h.Duration) / 1000, h.Bytes, h.NewBytes})
 		}
@@ -90,6 +116,7 @@ type stepJSON struct {
 type checkpointsJSON struct {
 	Completed int              `json:"completed"`
 	LatestID  int64            `json:"latestId"`
+	LatestAge *float64         `json:"latestAge"` // seconds since one became complete; null: none has under this coordinator
 	History   []checkpointJSON `json:"history"`
 }
 

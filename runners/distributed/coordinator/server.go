@@ -426,6 +426,19 @@ func (s *Server) steps() []Step {
 	return all
 }
 
+// Progress is how a job goes, for who watches it.
+type Progress struct {
+	Steps         []Step
+	Checkpoints   int           // completed by this coordinator
+	CheckpointAge time.Duration // of the last of them
+}
+
+// Progress says how the job goes.
+func (s *Server) Progress(ctx context.Context) (Progress, error) {
+	st, err := s.Status(ctx)
+	return Progress{s.Steps(), st.Complete, time.Duration(st.Age) * time.Millisecond}, err
+}
+
 // Joined is the number of workers that have ever joined.
 func (s *Server) Joined() int {
 	s.mu.Lock()

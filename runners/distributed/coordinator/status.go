@@ -16,7 +16,8 @@ type Status struct {
 	Degraded bool // it runs, or will, with fewer workers than wanted
 	Pending  int  // outputs that are published and not known to be committed
 	Latest   int64
-	Complete int // checkpoints of this coordinator
+	Complete int   // checkpoints of this coordinator
+	Age      int64 // ms since the last of them became complete
 	History  []CheckpointStatus
 }
 
@@ -39,6 +40,9 @@ func (c *Core) Status() Status {
 		Degraded: c.ran && c.phase != over && len(c.workers) < c.cfg.Workers,
 		Pending:  len(c.commits.pending), Latest: c.lastID(), Complete: c.complete,
 		History: append([]CheckpointStatus(nil), c.history...),
+	}
+	if c.complete > 0 {
+		s.Age = c.now - c.latestAt
 	}
 	if c.flight != nil {
 		s.History = append(s.History, CheckpointStatus{ID: c.flight.id, State: "in progress", Duration: c.now - c.flight.started})

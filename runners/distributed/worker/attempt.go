@@ -81,7 +81,7 @@ func newAttempt(ctx context.Context, s *session, d *control.Deploy) (*attempt, e
 	o := engine.Options{
 		Parallelism: int(set.Parallelism), Groups: int(set.KeyGroups), CacheBytes: set.StateCache, Checkpoints: true,
 		WatermarkInterval: eventtime.Time(set.WatermarkInterval), AlignTimeout: eventtime.Time(set.AlignTimeout),
-		Local: a.mesh.Local, Remote: a.mesh.Sender, RenewBase: a.keeper.RenewBase, Logger: s.o.Logger,
+		Local: a.mesh.Local, Remote: a.mesh.Sender, RenewBase: a.keeper.RenewBase, Logger: s.o.Logger.With("attempt", d.Attempt),
 		OpenBackend: func(ctx context.Context, n *kernel.Node, subtask, parallelism int) (statebackend.Backend, error) {
 			return from.Open(ctx, a.store, s.backend, statebackend.Config{
 				Dir:       filepath.Join(a.dir, fmt.Sprintf("%d-%d", n.ID, subtask)),

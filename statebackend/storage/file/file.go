@@ -20,6 +20,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/millstream/millstream/internal/durable"
 	"github.com/millstream/millstream/statebackend/storage"
 )
 
@@ -73,7 +74,7 @@ func (b *bucket) Create(ctx context.Context, name string, body []byte) error {
 	err := b.write(ctx, name, func(f *os.File) error { _, err := f.Write(body); return err }, os.Link)
 	if errors.Is(err, fs.ErrExist) {
 		// The object may be a moment old and its name not yet durable.
-		if err := syncDir(filepath.Dir(b.path(name))); err != nil {
+		if err := durable.SyncDir(filepath.Dir(b.path(name))); err != nil {
 			return explain(err)
 		}
 		return storage.ErrExist
@@ -110,7 +111,7 @@ func (b *bucket) write(ctx context.Context, name string, fill func(*os.File) err
 	if err := publish(f.Name(), target); err != nil {
 		return explain(err)
 	}
-	return explain(syncDir(filepath.Dir(target)))
+	return explain(durable.SyncDir(filepath.Dir(target)))
 }
 
 func copyBody(ctx context.Context, f *os.File, ref storage.Ref, body io.ReaderAt) error {
@@ -274,7 +275,7 @@ func (b *bucket) makeDir(dir string) error {
 		}
 	}
 	// A root that was found may lie in a directory that is closed to us; then none of us has made it.
-	if err := syncDir(parent); err != nil && !(dir == b.root && errors.Is(err, fs.ErrPermission)) {
+	if err := durable.SyncDir(parent); err != nil && !(dir == b.root && errors.Is(err, fs.ErrPermission)) {
 		return err
 	}
 	b.known.Store(dir, struct{}{})

@@ -28,15 +28,6 @@ func lock(f *os.File) error {
 	}
 }
 
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.Sync()
-}
-
 // remedy says what the user can do about an error of the file system, or nothing.
 func remedy(err error) string {
 	var errno syscall.Errno

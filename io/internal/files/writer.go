@@ -1,15 +1,16 @@
-package jsonlio
+package files
 
 import (
+	"compress/gzip"
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 
+	"github.com/millstream/millstream/internal/durable"
 	"github.com/millstream/millstream/sdk/connector"
 )
 
@@ -20,11 +21,13 @@ const bufferSize = 256 << 10
 type writer[T any] struct {
 	dir     string
 	subtask int64
+	gzip    bool
 	part    Part
-	file    *os.File // of part; nil until there is a record
+	file    *os.File     // of part; nil until there is a record
+	zip     *gzip.Writer // into file, if it is to be compressed
 	out     buffer
-	enc     *json.Encoder // into out
-	failed  error         // after it, nothing can be said about the part: it is never prepared
+	encode  Encode[T] // into out
+	failed  error     // after it, nothing can be said about the part: it is never prepared
 }
 
 // buffer holds what is not written to the file yet, the last line complete.
@@ -35,10 +38,14 @@ func (b *buffer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func newWriter[T any](dir string, sub connector.Subtask) *writer[T] {
-	w := &writer[T]{dir: dir, subtask: int64(sub.Index)}
-	w.enc = json.NewEncoder(&w.out)
-	w.enc.SetEscapeHTML(false)
+func (b *buffer) WriteString(s string) (int, error) {
+	b.b = append(b.b, s...)
+	return len(s), nil
+}
+
+func newWriter[T any](s *Sink[T], sub connector.Subtask) *writer[T] {
+	w := &writer[T]{dir: s.dir, subtask: int64(sub.Index), gzip: s.o.Gzip}
+	w.encode = s.encoder(&w.out)
 	return w
 }
 
@@ -49,12 +56,11 @@ func (w *writer[T]) Write(_ context.Context, records []connector.Record[T]) erro
 	}
 	for i := range records {
 		start := len(w.out.b)
-		if err := w.enc.Encode(&records[i].Value); err != nil { // by its address it is not copied
-			w.failed = fmt.Errorf("encode %.200s as JSON: %w", fmt.Sprintf("%+v", records[i].Value), err)
+		if w.failed = w.encode(&records[i].Value); w.failed != nil { // by its address it is not copied
 			return w.failed
 		}
 		if n := len(w.out.b) - start - 1; n > MaxLine {
-			w.failed = fmt.Errorf("encode %.200s as JSON: its line has %d bytes, more than %d", w.out.b[start:], n, MaxLine)
+			w.failed = fmt.Errorf("write %.200s: its line has %d bytes, more than %d", w.out.b[start:], n, MaxLine)
 			return w.failed
 		}
 		if len(w.out.b) >= bufferSize {
@@ -69,14 +75,25 @@ func (w *writer[T]) Write(_ context.Context, records []connector.Record[T]) erro
 // flush writes what is gathered to the file, which it makes if there is none.
 func (w *writer[T]) flush() error {
 	if w.file == nil {
-		w.part = Part{Subtask: w.subtask, Nonce: rand.Text()}
+		w.part = Part{Subtask: w.subtask, Nonce: rand.Text(), Gzip: w.gzip}
 		f, err := os.OpenFile(filepath.Join(w.dir, w.part.staged()), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o666)
 		if err != nil {
 			return fmt.Errorf("make part: %w", explain(err))
 		}
 		w.file = f
+		if w.gzip && w.zip == nil {
+			w.zip = gzip.NewWriter(f)
+		} else if w.gzip {
+			w.zip.Reset(f)
+		}
 	}
-	if _, err := w.file.Write(w.out.b); err != nil {
+	var err error
+	if w.gzip {
+		_, err = w.zip.Write(w.out.b)
+	} else {
+		_, err = w.file.Write(w.out.b)
+	}
+	if err != nil {
 		return fmt.Errorf("write part: %w", explain(err))
 	}
 	if w.out.b = w.out.b[:0]; cap(w.out.b) > 4*bufferSize {
@@ -107,6 +124,11 @@ func (w *writer[T]) finish() error {
 	if err := w.flush(); err != nil {
 		return err
 	}
+	if w.gzip {
+		if err := w.zip.Close(); err != nil {
+			return fmt.Errorf("write part: %w", explain(err))
+		}
+	}
 	if err := w.file.Sync(); err != nil {
 		return fmt.Errorf("sync part: %w", explain(err))
 	}
@@ -114,7 +136,7 @@ func (w *writer[T]) finish() error {
 		return fmt.Errorf("close part: %w", explain(err))
 	}
 	w.file = nil
-	if err := syncDir(w.dir); err != nil {
+	if err := durable.SyncDir(w.dir); err != nil {
 		return fmt.Errorf("sync output directory: %w", explain(err))
 	}
 	return nil

@@ -1,4 +1,4 @@
-package jsonlio
+package files
 
 import (
 	"errors"
@@ -12,12 +12,12 @@ import (
 // A part that is gone stays gone: the job is not to try for minutes.
 func TestALostPartIsAPermanentError(t *testing.T) {
 	dir := t.TempDir()
-	sink := Sink[int](dir)
+	sink := rowSink(dir)
 	w, err := sink.Open(t.Context(), connector.Subtask{Parallelism: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Write(t.Context(), []connector.Record[int]{{Value: 1}}); err != nil {
+	if err := w.Write(t.Context(), make([]connector.Record[testRow], 1)); err != nil {
 		t.Fatal(err)
 	}
 	parts, err := w.Prepare(t.Context(), 1)

@@ -1,22 +1,12 @@
 //go:build unix
 
-package jsonlio
+package files
 
 import (
 	"errors"
 	"fmt"
-	"os"
 	"syscall"
 )
-
-// syncDir makes the names in a directory durable.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
-}
 
 // explain adds to an error of the file system what the user can do about it.
 func explain(err error) error {

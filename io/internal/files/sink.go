@@ -1,94 +1,85 @@
-// Package jsonlio reads and writes JSON Lines: files of one JSON value a line, as of encoding/json.
-package jsonlio
+package files
 
 import (
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 
+	"github.com/millstream/millstream/internal/durable"
 	"github.com/millstream/millstream/sdk/connector"
 )
-
-// MaxLine is the greatest length of a line, in bytes without its end. A record that would be longer is not
-// written, and a line that is longer is not read: both are errors.
-const MaxLine = 16 << 20
 
 // A part is first written, and made durable, under a hidden name, and gets its own name by a hard link
 // when its checkpoint is committed:
 //
-//	.millstream-<nonce>.part  ->  part-<checkpoint>-<subtask>-<nonce>.jsonl
+//	.millstream-<nonce>.part  ->  part-<checkpoint>-<subtask>-<nonce>.txt
 //
 // The nonce is new for each part. A name is therefore never used for other content: if the second name is
 // there, the part has been committed, whoever asks again.
 const (
 	stagedPrefix = ".millstream-"
 	stagedSuffix = ".part"
-	dataSuffix   = ".jsonl"
 )
 
 // Part is the committable: a file that one subtask wrote between two checkpoints.
 type Part struct {
 	Checkpoint, Subtask int64
 	Nonce               string
+	Gzip                bool
 }
 
 func (p Part) staged() string { return stagedPrefix + p.Nonce + stagedSuffix }
 
-func (p Part) final() string {
-	return fmt.Sprintf("part-%d-%d-%s%s", p.Checkpoint, p.Subtask, p.Nonce, dataSuffix)
+func (p Part) final(suffix string) string {
+	if p.Gzip {
+		suffix += gzipSuffix
+	}
+	return fmt.Sprintf("part-%d-%d-%s%s", p.Checkpoint, p.Subtask, p.Nonce, suffix)
 }
 
-// FileSink is what Sink returns.
-type FileSink[T any] struct {
-	dir string
-	sinkOptions
+// SinkOptions are the settings of a Sink that users may choose.
+type SinkOptions struct {
+	Append bool   // a new run may write into a directory that has data already
+	Flag   string // by which the program's user sets Append; "" if there is none
+	Gzip   bool   // compress
 }
+
+// Sink writes records as lines of files in a directory, exactly once. Connectors embed it.
+type Sink[T any] struct {
+	pkg, dir, suffix string
+	encoder          func(io.Writer) Encode[T]
+	o                SinkOptions
+}
+
+// Encode writes one record, as one line with its '\n', by a single or several calls of Write, none of which fails.
+type Encode[T any] func(v *T) error
 
 var (
-	_ connector.Sink[struct{}, Part] = (*FileSink[struct{}])(nil)
-	_ connector.Starter              = (*FileSink[struct{}])(nil)
+	_ connector.Sink[struct{}, Part] = (*Sink[struct{}])(nil)
+	_ connector.Starter              = (*Sink[struct{}])(nil)
 )
 
-// SinkOption configures a Sink.
-type SinkOption func(*sinkOptions)
-
-type sinkOptions struct {
-	append bool
-	flag   string // by which the program's user sets append; "" if there is none
-}
-
-// Append lets a new run write into a directory that holds .jsonl files already.
-func Append() SinkOption { return func(o *sinkOptions) { o.append = true } }
-
-// AppendIf is [Append] if yes. If not, the error about files that are there already names flag, such as
-// --append-output: what the user of the program can set.
-func AppendIf(yes bool, flag string) SinkOption {
-	return func(o *sinkOptions) { o.append, o.flag = yes, flag }
-}
-
-// Sink writes each record exactly once into the files *.jsonl of a directory, which is made if it is
-// missing: one file for each subtask and checkpoint that has records. The coordinator and all workers must
-// see the directory, on one file system that knows hard links, and it must belong to this sink alone: what
-// another job has staged there would be swept.
-func Sink[T any](dir string, opts ...SinkOption) *FileSink[T] {
-	var o sinkOptions
+// NewSink makes a sink for package pkg. encoder makes the Encode of one writer.
+func NewSink[T any](pkg, dir, suffix string, encoder func(io.Writer) Encode[T], opts []func(*SinkOptions)) *Sink[T] {
+	s := &Sink[T]{pkg: pkg, dir: dir, suffix: suffix, encoder: encoder}
 	for _, opt := range opts {
-		opt(&o)
+		opt(&s.o)
 	}
-	return &FileSink[T]{dir, o}
+	return s
 }
 
 // Start implements [connector.Starter]. What it cannot do now it cannot do a moment later.
-func (s *FileSink[T]) Start(_ context.Context, fresh bool) error {
+func (s *Sink[T]) Start(_ context.Context, fresh bool) error {
 	return connector.Permanent(s.start(fresh))
 }
 
-func (s *FileSink[T]) start(fresh bool) error {
+func (s *Sink[T]) start(fresh bool) error {
 	if err := makeDir(s.dir); err != nil {
 		return fmt.Errorf("make output directory: %w", explain(err))
 	}
@@ -105,10 +96,10 @@ func (s *FileSink[T]) start(fresh bool) error {
 			if err := os.Remove(filepath.Join(s.dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return fmt.Errorf("sweep what an earlier attempt staged: %w", explain(err))
 			}
-		case fresh && !s.append && strings.HasSuffix(name, dataSuffix) && !strings.HasPrefix(name, "."):
-			how := s.flag
+		case fresh && !s.o.Append && strings.HasSuffix(strings.TrimSuffix(name, gzipSuffix), s.suffix) && !strings.HasPrefix(name, "."):
+			how := s.o.Flag
 			if how == "" {
-				how = "jsonlio.Append() in the program"
+				how = s.pkg + ".Append() in the program"
 			}
 			return fmt.Errorf("output directory %s already holds %s: give a new run an empty directory, or add to this one by %s", s.dir, name, how)
 		}
@@ -132,7 +123,7 @@ func isNonce(s string) bool {
 }
 
 // probe finds out whether files can be made, linked and removed.
-func (s *FileSink[T]) probe() (err error) {
+func (s *Sink[T]) probe() (err error) {
 	from := filepath.Join(s.dir, Part{Nonce: rand.Text()}.staged())
 	to := filepath.Join(s.dir, Part{Nonce: rand.Text()}.staged())
 	f, err := os.OpenFile(from, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o666)
@@ -150,12 +141,12 @@ func (s *FileSink[T]) probe() (err error) {
 }
 
 // Open implements [connector.Sink].
-func (s *FileSink[T]) Open(_ context.Context, sub connector.Subtask) (connector.Writer[T, Part], error) {
-	return newWriter[T](s.dir, sub), nil
+func (s *Sink[T]) Open(_ context.Context, sub connector.Subtask) (connector.Writer[T, Part], error) {
+	return newWriter(s, sub), nil
 }
 
 // Commit implements [connector.Sink]: link all, make the names durable, and only then drop the old names.
-func (s *FileSink[T]) Commit(_ context.Context, checkpoint int64, parts []Part) error {
+func (s *Sink[T]) Commit(_ context.Context, checkpoint int64, parts []Part) error {
 	if len(parts) == 0 {
 		return nil
 	}
@@ -164,7 +155,7 @@ func (s *FileSink[T]) Commit(_ context.Context, checkpoint int64, parts []Part) 
 			return fmt.Errorf("commit checkpoint %d: %w", checkpoint, explain(err))
 		}
 	}
-	if err := syncDir(s.dir); err != nil {
+	if err := durable.SyncDir(s.dir); err != nil {
 		return fmt.Errorf("commit checkpoint %d: %w", checkpoint, explain(err))
 	}
 	for _, p := range parts {
@@ -175,11 +166,11 @@ func (s *FileSink[T]) Commit(_ context.Context, checkpoint int64, parts []Part) 
 	return nil
 }
 
-func (s *FileSink[T]) link(p Part) error {
+func (s *Sink[T]) link(p Part) error {
 	if !isNonce(p.Nonce) {
 		return fmt.Errorf("%q is not the nonce of a part", p.Nonce)
 	}
-	from, to := filepath.Join(s.dir, p.staged()), filepath.Join(s.dir, p.final())
+	from, to := filepath.Join(s.dir, p.staged()), filepath.Join(s.dir, p.final(s.suffix))
 	err := os.Link(from, to)
 	switch {
 	case errors.Is(err, fs.ErrExist):

@@ -1,32 +1,37 @@
-package jsonlio
+package files
 
 import (
 	"bytes"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 )
 
-// lines cuts a file into lines. A line ends with '\n', or where the file does.
+// lines cuts a text into lines. A line ends with '\n', or where the text does.
 type lines struct {
-	file io.ReaderAt
-	at   int64  // offset of the next line
-	buf  []byte // buf[from:to] are the bytes of the file from at on
+	text io.Reader // behind what is in buf
+	at   int64     // offset of the next line
+	buf  []byte    // buf[from:to] is the text from at on
 	from int
 	to   int
 }
 
 const minBuffer = 256 << 10
 
-func (l *lines) reset(file io.ReaderAt, at int64) {
+// toTheEnd is an end for a text whose length nobody knows.
+const toTheEnd = math.MaxInt64
+
+// reset begins at an offset, from which text goes on.
+func (l *lines) reset(text io.Reader, at int64) {
 	if len(l.buf) == 0 {
 		l.buf = make([]byte, minBuffer)
 	}
-	l.file, l.at, l.from, l.to = file, at, 0, 0
+	l.text, l.at, l.from, l.to = text, at, 0, 0
 }
 
-// next returns the next line that begins before end, without its '\n', or io.EOF; the file has at least
-// end bytes. The line is valid until the next call.
+// next returns the next line that begins before end, without its '\n', or io.EOF; the text has at least
+// end bytes, unless that is toTheEnd. The line is valid until the next call.
 func (l *lines) next(end int64) ([]byte, error) {
 	if l.at >= end {
 		return nil, io.EOF
@@ -46,17 +51,26 @@ func (l *lines) next(end int64) ([]byte, error) {
 		}
 		err := l.fill()
 		if errors.Is(err, io.EOF) {
-			line := l.buf[l.from:l.to]
-			l.from = l.to
-			if l.at += int64(len(line)); l.at < end {
-				return nil, fmt.Errorf("the file was cut off at byte %d while it was read", l.at)
-			}
-			return line, nil
+			return l.last(end)
 		}
 		if err != nil {
 			return nil, err
 		}
 	}
+}
+
+// last returns the line that has no end.
+func (l *lines) last(end int64) ([]byte, error) {
+	line := l.buf[l.from:l.to]
+	l.from = l.to
+	l.at += int64(len(line))
+	switch {
+	case l.at < end && end != toTheEnd:
+		return nil, fmt.Errorf("the file was cut off at byte %d while it was read", l.at)
+	case len(line) == 0:
+		return nil, io.EOF
+	}
+	return line, nil
 }
 
 func (l *lines) tooLong() error {
@@ -80,7 +94,10 @@ func (l *lines) skip(end int64) error {
 	return nil
 }
 
-// fill reads more bytes behind those that are there, and makes room for them. At the end of the file it
+// emptyReads is how often a reader may bring nothing, in a row, without being at its end.
+const emptyReads = 100
+
+// fill reads more bytes behind those that are there, and makes room for them. At the end of the text it
 // returns io.EOF.
 func (l *lines) fill() error {
 	if l.from > 0 {
@@ -90,9 +107,14 @@ func (l *lines) fill() error {
 	if l.to == len(l.buf) {
 		l.buf = append(l.buf, make([]byte, len(l.buf))...)
 	}
-	n, err := l.file.ReadAt(l.buf[l.to:], l.at+int64(l.to))
-	if l.to += n; n > 0 {
-		return nil
+	for range emptyReads {
+		n, err := l.text.Read(l.buf[l.to:])
+		if l.to += n; n > 0 {
+			return nil // an error comes again
+		}
+		if err != nil {
+			return err
+		}
 	}
-	return err
+	return io.ErrNoProgress
 }

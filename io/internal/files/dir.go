@@ -1,4 +1,4 @@
-package jsonlio
+package files
 
 import (
 	"errors"
@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/millstream/millstream/internal/durable"
 )
 
 // makeDir makes dir and its missing parents, and makes the names that it adds durable.
@@ -28,5 +30,5 @@ func makeDir(dir string) error {
 	if err != nil {
 		return err
 	}
-	return syncDir(filepath.Dir(dir))
+	return durable.SyncDir(filepath.Dir(dir))
 }

@@ -1,12 +1,15 @@
-package jsonlio
+package files
 
 import (
+	"bufio"
 	"bytes"
+	"compress/gzip"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"math"
 	"os"
 
 	"github.com/millstream/millstream/sdk/connector"
@@ -17,10 +20,11 @@ const batchBytes = 1 << 20
 
 // reader reads the splits of one subtask, one after the other.
 type reader[T any] struct {
-	todo  []Split // todo[0] is being read
-	out   []T
-	file  *os.File // of todo[0]; nil if it has not been opened
-	lines lines    // of file
+	decode Decode[T]
+	todo   []Split // todo[0] is being read
+	out    []T
+	file   *os.File // of todo[0]; nil if it has not been opened
+	lines  lines    // of file
 }
 
 var _ connector.Reader[struct{}, Split] = (*reader[struct{}])(nil)
@@ -48,10 +52,14 @@ func (r *reader[T]) Read(_ context.Context, most int) (b connector.Batch[T, Spli
 			return b, fmt.Errorf("read %s: %w", sp.File, err)
 		}
 	}
+	end := sp.End
+	if compressed(sp.File) {
+		end = toTheEnd
+	}
 	clear(r.out)
 	r.out = r.out[:0]
 	for start := sp.Next; len(r.out) < most && sp.Next-start < batchBytes; {
-		line, err := r.lines.next(sp.End)
+		line, err := r.lines.next(end)
 		if errors.Is(err, io.EOF) {
 			b.Done = true
 			break
@@ -59,12 +67,8 @@ func (r *reader[T]) Read(_ context.Context, most int) (b connector.Batch[T, Spli
 		if err != nil {
 			return b, fmt.Errorf("read %s: %w", sp.File, err)
 		}
-		if line = bytes.TrimSpace(line); len(line) > 0 {
-			var zero T
-			r.out = append(r.out, zero)
-			if err := json.Unmarshal(line, &r.out[len(r.out)-1]); err != nil {
-				return b, fmt.Errorf("read %s: line %s: %w: %.100q", sp.File, r.lineNumber(sp), err, line)
-			}
+		if r.out, err = r.decode(r.out, line); err != nil {
+			return b, fmt.Errorf("read %s: line %s: %w: %.100q", sp.File, r.lineNumber(sp), err, line)
 		}
 		sp.Next = r.lines.at
 	}
@@ -89,12 +93,19 @@ func (r *reader[T]) open(sp *Split) (err error) {
 	if info.Size() < sp.End {
 		return fmt.Errorf("the file has changed since it was listed: it has %d bytes, fewer than %d", info.Size(), sp.End)
 	}
-	r.lines.reset(r.file, sp.Next)
-	if sp.Start == 0 || sp.Next > sp.Start {
+	at := sp.Next
+	inside := sp.Start > 0 && sp.Next == sp.Start
+	if inside { // the line that holds the byte before Start belongs to the split before, also if it ends there
+		at--
+	}
+	text, err := r.text(sp, at)
+	if err != nil {
+		return err
+	}
+	r.lines.reset(text, at)
+	if !inside {
 		return nil
 	}
-	// The line that holds the byte before Start belongs to the split before, also if it ends there.
-	r.lines.reset(r.file, sp.Start-1)
 	if err := r.lines.skip(sp.End); err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
@@ -102,17 +113,59 @@ func (r *reader[T]) open(sp *Split) (err error) {
 	return nil
 }
 
+// text is the text of the file from an offset on. Of a compressed file, what is before it is read and dropped.
+func (r *reader[T]) text(sp *Split, at int64) (io.Reader, error) {
+	if !compressed(sp.File) {
+		return io.NewSectionReader(r.file, at, math.MaxInt64-at), nil
+	}
+	z, err := gzip.NewReader(bufio.NewReaderSize(io.NewSectionReader(r.file, 0, sp.End), 64<<10))
+	if err != nil {
+		return nil, damaged(err)
+	}
+	text := unzipped{z}
+	n, err := io.CopyN(io.Discard, text, at)
+	if errors.Is(err, io.EOF) {
+		err = fmt.Errorf("the file has changed since it was read: its text has %d bytes, fewer than %d", n, at)
+	}
+	return text, err
+}
+
+// unzipped is the text of a compressed file.
+type unzipped struct{ z *gzip.Reader }
+
+func (u unzipped) Read(p []byte) (int, error) {
+	n, err := u.z.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = damaged(err)
+	}
+	return n, err
+}
+
+// damaged says what errors of package gzip mean.
+func damaged(err error) error {
+	if _, ok := errors.AsType[*fs.PathError](err); ok {
+		return err
+	}
+	return fmt.Errorf("it is damaged, cut off or no gzip file: %w", err)
+}
+
 // lineNumber counts the lines before the position of sp, for an error.
 func (r *reader[T]) lineNumber(sp *Split) string {
+	text, err := r.text(sp, 0)
+	if err != nil {
+		return fmt.Sprintf("at byte %d", sp.Next)
+	}
 	n, chunk := 1, make([]byte, 64<<10)
-	for at := int64(0); at < sp.Next; {
-		k, err := r.file.ReadAt(chunk[:min(int64(len(chunk)), sp.Next-at)], at)
+	for text = io.LimitReader(text, sp.Next); ; {
+		k, err := text.Read(chunk)
 		n += bytes.Count(chunk[:k], []byte{'\n'})
-		if at += int64(k); err != nil {
+		if errors.Is(err, io.EOF) {
+			return fmt.Sprintf("%d (byte %d)", n, sp.Next)
+		}
+		if err != nil {
 			return fmt.Sprintf("at byte %d", sp.Next)
 		}
 	}
-	return fmt.Sprintf("%d (byte %d)", n, sp.Next)
 }
 
 // Close implements [connector.Reader].

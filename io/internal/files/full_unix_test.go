@@ -1,6 +1,6 @@
 //go:build unix
 
-package jsonlio
+package files
 
 import (
 	"errors"
@@ -17,7 +17,7 @@ import (
 // TestSinkOnAFullDiskKeepsWhatIsCommitted runs itself as a child in which no file can grow past 64 KiB:
 // the write fails as on a full disk, without one.
 func TestSinkOnAFullDiskKeepsWhatIsCommitted(t *testing.T) {
-	const inChild = "JSONLIO_TEST_LIMITED"
+	const inChild = "FILES_TEST_LIMITED"
 	if dir := os.Getenv(inChild); dir != "" {
 		signal.Ignore(syscall.SIGXFSZ)
 		limit := syscall.Rlimit{Cur: 64 << 10, Max: 64 << 10}
@@ -38,7 +38,7 @@ func TestSinkOnAFullDiskKeepsWhatIsCommitted(t *testing.T) {
 		t.Fatalf("child: %v\n%s", err, out)
 	}
 	// The next attempt goes on from the checkpoint before.
-	s := Sink[testRow](dir)
+	s := rowSink(dir)
 	start(t, s, false)
 	if err := s.Commit(t.Context(), 2, prepare(t, s, 0, 2, 2)); err != nil {
 		t.Fatal(err)
@@ -53,7 +53,7 @@ func TestSinkOnAFullDiskKeepsWhatIsCommitted(t *testing.T) {
 }
 
 func fillUp(t *testing.T, dir string) {
-	s := Sink[testRow](dir)
+	s := rowSink(dir)
 	start(t, s, true)
 	if err := s.Commit(t.Context(), 1, prepare(t, s, 0, 1, 1)); err != nil {
 		t.Fatal(err)

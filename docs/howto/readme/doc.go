@@ -1,0 +1,2 @@
+// Command readme is the program of the README.
+package main

@@ -1,0 +1,5 @@
+//go:build !unix
+
+package files
+
+func explain(err error) error { return err }
