@@ -342,7 +342,7 @@ func liftMax(w Windowing, combine, late bool, acc reflect.Type, spec *[]string) 
 		return 256 // accumulators may be large
 	default:
 		*spec = append(*spec, "lifting=on")
-		return 4096
+		return 16 << 10
 	}
 	*spec = append(*spec, "lifting=off: "+why)
 	if why == "sessions" {
