@@ -93,7 +93,7 @@ func GroupByKey[K comparable, V any](name string, in PCollection[KV[K, V]], opts
 // CombinePerKey aggregates, for each key and window, the values by fn.
 func CombinePerKey[K comparable, V, A, Out any, F CombineFn[V, A, Out]](name string, in PCollection[KV[K, V]], fn F, opts ...GroupOption) PCollection[KV[K, Out]] {
 	a := aggregation[K, A, Out]{
-		name: name, kind: "combine", create: fn.CreateAccumulator, extract: fn.ExtractOutput, merge: fn.MergeAccumulators,
+		name: name, kind: "combine", create: fn.CreateAccumulator, extract: fn.ExtractOutput, merge: fn.MergeAccumulators, combine: true,
 		fn: fmt.Sprintf("%T", fn), spec: []string{fmt.Sprintf("fn=%T", fn)},
 	}
 	return aggregate(a, groupConfigOf(in.p, opts), inputOf(&a, in, fn.AddInput))
@@ -111,11 +111,15 @@ func CombineGlobally[V, A, Out any, F CombineFn[V, A, Out]](name string, in PCol
 			return kernel.NewMap(func(v V) KV[bool, V] { return KV[bool, V]{Value: v} })
 		})
 		a := aggregation[bool, A, Out]{
-			name: "combine", kind: "combine", create: fn.CreateAccumulator, extract: fn.ExtractOutput, merge: fn.MergeAccumulators,
+			name: "combine", kind: "combine", create: fn.CreateAccumulator, extract: fn.ExtractOutput, merge: fn.MergeAccumulators, combine: true,
 			fn: fmt.Sprintf("%T", fn), spec: []string{fmt.Sprintf("fn=%T", fn)}, global: true,
 		}
 		var late PCollection[KV[bool, V]]
-		all := aggregate(a, groupConfigOf(in.p, []GroupOption{LateTo(&late)}), inputOf(&a, one, fn.AddInput))
+		var opts []GroupOption
+		if len(config.late) > 0 {
+			opts = []GroupOption{LateTo(&late)}
+		}
+		all := aggregate(a, groupConfigOf(in.p, opts), inputOf(&a, one, fn.AddInput))
 		value := func(kv KV[bool, V]) V { return kv.Value }
 		config.connect(in.p, "combine", []reflect.Type{reflect.TypeFor[V]()}, func(l lateTo, _ int) {
 			v := Map("late", late, value)
@@ -180,6 +184,7 @@ type aggregation[K comparable, A, Out any] struct {
 	fn         string
 	spec       []string
 	global     bool
+	combine    bool // by a CombineFn: it may be lifted
 	inputs     int
 }
 
@@ -188,9 +193,9 @@ type aggregateInput[K comparable, A, Out any] struct {
 	p      *Pipeline
 	ok     bool
 	info   collection
-	typ    reflect.Type                     // of the elements
-	whole  func() aggregateInput[K, A, Out] // the same input, but in whole windows
-	edge   func(coder.Key[K]) kernel.Edge
+	typ    reflect.Type                                                // of the elements
+	whole  func() aggregateInput[K, A, Out]                            // the same input, but in whole windows
+	edge   func(a kernel.Aggregation[K, A, Out], lift int) kernel.Edge // lift: see liftMax
 	late   func(p *Pipeline) kernel.Port
 	kernel func() kernel.AggregateInput[K, A, Out]
 }
@@ -207,8 +212,16 @@ func inputAt[K comparable, V, A, Out any](name string, i int, in PCollection[KV[
 	}
 	return aggregateInput[K, A, Out]{
 		p: in.p, ok: true, info: in.info(), typ: reflect.TypeFor[KV[K, V]](),
-		whole:  func() aggregateInput[K, A, Out] { return inputAt[K, V, A, Out](name, i, whole(name, i, in), add) },
-		edge:   func(key coder.Key[K]) kernel.Edge { return keyed(in, key) },
+		whole: func() aggregateInput[K, A, Out] { return inputAt[K, V, A, Out](name, i, whole(name, i, in), add) },
+		edge: func(a kernel.Aggregation[K, A, Out], lift int) kernel.Edge {
+			if lift < 0 {
+				return keyed(in, a.Key)
+			}
+			e := forward(in)
+			return kernel.Lifting[K, V, A]{
+				Key: a.Key, Acc: a.Acc, Create: a.Create, Add: add, Max: lift, Codec: e.Codec.(*kernel.Codec[KV[K, V]]),
+			}.Edge(e)
+		},
 		late:   func(p *Pipeline) kernel.Port { return port[KV[K, V]](p, "late") },
 		kernel: func() kernel.AggregateInput[K, A, Out] { return kernel.InputOf[K, V, A, Out](i, add) },
 	}
@@ -291,11 +304,12 @@ func aggregate[K comparable, A, Out any](a aggregation[K, A, Out], config groupC
 			c.windowing.Fn = fn
 		}
 	}
+	lift := liftMax(w, a.combine, len(config.late) > 0, reflect.TypeFor[A](), &n.Spec)
 	c.sliced = false
 	c.windowing.Trigger = continuation(c.windowing.Trigger)
 	outs := []collection{c}
 	for _, in := range inputs {
-		n.Inputs = append(n.Inputs, in.edge(key))
+		n.Inputs = append(n.Inputs, in.edge(spec, lift))
 		n.Ports = append(n.Ports, in.late(p))
 		in.info.sliced = false // late elements are in the windows that they missed
 		outs = append(outs, in.info)
@@ -306,6 +320,35 @@ func aggregate[K comparable, A, Out any](a aggregation[K, A, Out], config groupC
 	config.connect(p, a.name, types, func(l lateTo, input int) { l.set(p, n, 1+input) })
 	out.node = n
 	return out
+}
+
+// liftMax is kernel.Lifting.Max of a step: 0 if it does not lift, and -1 if it never can. It adds to spec why.
+func liftMax(w Windowing, combine, late bool, acc reflect.Type, spec *[]string) int {
+	sessions, _ := w.Fn.(window.SessionsFn)
+	why := ""
+	switch {
+	case !combine:
+		return -1
+	case w.Fn == window.Fn(sessions) && !sessions.Merged:
+		why = "sessions"
+	case w.Trigger.EarlyCount > 0:
+		why = "early panes"
+	case w.AllowedLateness > 0:
+		why = "allowed lateness"
+	case late:
+		why = "LateTo"
+	case hasPointers(acc):
+		*spec = append(*spec, "lifting=on")
+		return 256 // accumulators may be large
+	default:
+		*spec = append(*spec, "lifting=on")
+		return 16 << 10
+	}
+	*spec = append(*spec, "lifting=off: "+why)
+	if why == "sessions" {
+		return -1
+	}
+	return 0
 }
 
 // continuation is the trigger of what an aggregation emits: each pane is passed on at once (Beam's

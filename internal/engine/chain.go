@@ -36,8 +36,9 @@ type chain struct {
 	ops   []chainOp
 	edges []*outEdge
 
-	running int // op whose code runs, for panics
-	opened  int // ops whose Open was called: the first so many
+	running int    // op whose code runs, for panics
+	lifting string // step at the other end of an edge that runs its code, else ""
+	opened  int    // ops whose Open was called: the first so many
 	checks  []opCheck
 
 	// Progress of a watermark through the chain: ops before pos are done with it.
@@ -81,8 +82,17 @@ func (l *link) Emit(b kernel.Batch) error {
 		}
 	}
 	for _, e := range l.edges {
-		if err := e.split.Split(b, e.send); err != nil {
-			return err
+		if e.lifts == "" {
+			if err := e.split.Split(b, e.send); err != nil {
+				return err
+			}
+			continue
+		}
+		l.c.lifting = e.lifts
+		err := e.split.Split(b, e.send)
+		l.c.lifting = ""
+		if err != nil {
+			return namedError(e.lifts, err)
 		}
 	}
 	for k, to := range l.next {
@@ -111,11 +121,15 @@ func (c *chain) process(i, port int, b kernel.Batch) error {
 
 // stepError names the step in which err arose, once.
 func (c *chain) stepError(i int, err error) error {
+	return namedError(c.ops[i].node.Name, err)
+}
+
+func namedError(step string, err error) error {
 	var named *StepError
 	if errors.Is(err, ErrStopped) || errors.As(err, &named) {
 		return err
 	}
-	return &StepError{c.ops[i].node.Name, err}
+	return &StepError{step, err}
 }
 
 // flush empties the operators and sends part-full batches.
@@ -202,7 +216,8 @@ func (c *chain) closeOp(i int) error {
 
 // outEdge is the sending half of an edge to another stage.
 type outEdge struct {
-	from    int // op in the chain
+	from    int    // op in the chain
+	lifts   string // the receiving step, if split runs its code
 	split   kernel.Splitter
 	targets []Sender
 	send    func(target int, b kernel.Batch) error

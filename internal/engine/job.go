@@ -191,6 +191,9 @@ func (j *Job) layOut() {
 		s.source, _ = s.chain.ops[0].op.(kernel.Source)
 		for _, e := range s.stage.Out {
 			out := &outEdge{from: pos[e.Node], wm: eventtime.Min}
+			if e.Lifts {
+				out.lifts = e.To.Name()
+			}
 			first, targets := 0, at[e.To]
 			if e.direct() {
 				first, targets = s.index, targets[s.index:s.index+1]

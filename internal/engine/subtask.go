@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"runtime/debug"
@@ -93,7 +94,8 @@ func (s *subtask) close() error {
 func (s *subtask) guard(f func() error) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			err = &StepError{s.chain.ops[s.chain.running].node.Name, fmt.Errorf("panic: %v\n%s", r, debug.Stack())}
+			step := cmp.Or(s.chain.lifting, s.chain.ops[s.chain.running].node.Name)
+			err = &StepError{step, fmt.Errorf("panic: %v\n%s", r, debug.Stack())}
 		}
 	}()
 	return f()

@@ -147,12 +147,13 @@ type aggregateInput[K comparable, V, A, Out any] struct {
 }
 
 func (in *aggregateInput[K, V, A, Out]) process(o *aggregate[K, A, Out], b Batch) error {
+	if sums, ok := b.(*Rows[coder.KV[K, lifted[A]]]); ok {
+		return in.processLifted(o, sums.E)
+	}
 	rows := b.(*Rows[coder.KV[K, V]]).E
 	t := o.table
-	if t.spilled > 0 {
-		if err := in.load(o, rows); err != nil {
-			return err
-		}
+	if err := loadRows(o, rows); err != nil {
+		return err
 	}
 	native, add := t.native, in.add
 	var s *segment[K, A]
@@ -221,9 +222,12 @@ func (in *aggregateInput[K, V, A, Out]) tooLate(o *aggregate[K, A, Out], r *Elem
 	}
 }
 
-// load fetches the entries of a batch that were evicted, all at once.
-func (in *aggregateInput[K, V, A, Out]) load(o *aggregate[K, A, Out], rows []Element[coder.KV[K, V]]) error {
+// loadRows fetches the entries of a batch that were evicted, all at once.
+func loadRows[K comparable, V, A, Out any](o *aggregate[K, A, Out], rows []Element[coder.KV[K, V]]) error {
 	t := o.table
+	if t.spilled == 0 {
+		return nil
+	}
 	for i := range rows {
 		r := &rows[i]
 		s := t.segments[r.Window]
@@ -247,7 +251,7 @@ func (in *aggregateInput[K, V, A, Out]) emitLate(o *paneOutput[K, Out]) error {
 	if n == 0 {
 		return nil
 	}
-	o.m.LateDropped.Store(o.m.LateDropped.Load() + int64(n))
+	o.dropped(int64(n))
 	var err error
 	if 1+in.port < len(o.outs) {
 		err = o.outs[1+in.port].Emit(&in.late)

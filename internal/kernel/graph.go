@@ -115,6 +115,8 @@ type Edge struct {
 	Exchange Exchange
 	// Splitter makes one sender's half of the edge, for a number of targets.
 	Splitter func(c SplitContext) Splitter
+	// Lifts says that the Splitter runs user code of the receiving node.
+	Lifts bool
 	// Codec is for elements that leave the process or are stored in a checkpoint.
 	Codec BatchCodec
 }

@@ -66,6 +66,9 @@ type paneOutput[K comparable, Out any] struct {
 	panes Rows[coder.KV[K, Out]]
 }
 
+// dropped counts elements that came too late, once for each window.
+func (o *paneOutput[K, Out]) dropped(n int64) { o.m.LateDropped.Store(o.m.LateDropped.Load() + n) }
+
 // pane emits a pane, at the latest with emit.
 func (o *paneOutput[K, Out]) pane(k K, v Out, w window.Window, p window.Pane) error {
 	o.panes.E = append(o.panes.E, Element[coder.KV[K, Out]]{

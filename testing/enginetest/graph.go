@@ -280,6 +280,13 @@ func (g *Graph) sum(r *rand.Rand, from *kernel.Node, size time.Duration) *kernel
 			return out
 		})
 	step.Inputs = []kernel.Edge{Edge(w, kernel.ByKey)}
+	if kind >= 1 && kind <= 4 {
+		// Whether it lifts or not, and whether it collects one sum or many, makes no difference.
+		step.Inputs[0] = kernel.Lifting[int64, int64, int64]{
+			Key: Int64Key, Acc: int64Coder, Create: spec.Create, Add: func(a, v int64) int64 { return a + v },
+			Max: r.IntN(30), Codec: kernel.NewCodec(kvCoder),
+		}.Edge(kernel.Edge{From: w})
+	}
 	return g.Add(step, eval)
 }
 

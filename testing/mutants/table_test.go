@@ -10,7 +10,7 @@ var (
 	merger     = finder{"./internal/engine", "TestMerger|TestRestoredMerger", nil}
 	table      = finder{"./internal/kernel", "TestTable|TestRange", []string{"-kernel.runs=1000"}}
 	panes      = finder{"./internal/kernel", "TestAggregate", nil}
-	windows    = finder{"./internal/kernel", "TestSliding|TestSessions", nil}
+	windows    = finder{"./internal/kernel", "TestSliding|TestSessions|TestLift", nil}
 )
 
 const (
@@ -26,6 +26,7 @@ const (
 	aggregateGo  = "internal/kernel/aggregate.go"
 	paneGo       = "internal/kernel/pane.go"
 	slicesGo     = "internal/kernel/slices.go"
+	liftGo       = "internal/kernel/lift.go"
 	sessionsGo   = "internal/kernel/sessions.go"
 	checkpointGo = "internal/checkpoint/checkpoint.go"
 )
@@ -223,6 +224,10 @@ var mutants = []mutant{
 		"last > x.fired {", "last > x.fired+1_000_000_000 {", windows},
 	{"an element that is late for some windows is late for none", slicesGo,
 		"s.fireAt = 0 //", "s.fireAt = never //", windows},
+	{"sums that are late count as one element", liftGo,
+		"o.dropped(sum.n)", "o.dropped(1)", windows},
+	{"sums wait for more at a flush", liftGo,
+		"err := l.drain(send)\n", "var err error\n", windows},
 	{"sessions a gap apart merge", sessionsGo,
 		"l[first-1].end > w.StartTime()", "l[first-1].end >= w.StartTime()", windows},
 	{"a session that goes on does not fire at its new end", sessionsGo,
