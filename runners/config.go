@@ -89,7 +89,7 @@ const information = "Information"
 func (c *Config) RegisterFlags(fs *flag.FlagSet) {
 	fs.StringVar(&c.Runner, "runner", c.Runner, "`direct`: run in this process; distributed: as a coordinator and workers")
 	fs.IntVar(&c.Parallelism, "parallelism", c.Parallelism, "`subtasks` of each step")
-	fs.DurationVar(&c.WatermarkInterval, "watermark-interval", c.WatermarkInterval, "least `time` between two watermarks of a source")
+	fs.DurationVar(&c.WatermarkInterval, "watermark-interval", c.WatermarkInterval, "least `time` between two watermarks of a source, unless it has read 262,144 records")
 	fs.StringVar(&c.Role, "role", c.Role, "`local`: coordinator here, workers as child processes; coordinator; worker")
 	fs.IntVar(&c.Workers, "workers", c.Workers, "worker `processes`")
 	fs.StringVar(&c.Coordinator, "coordinator", c.Coordinator, "`host:port` of the coordinator, for --role=worker")

@@ -30,7 +30,8 @@ type Options struct {
 	CacheBytes  int64 // for the tables of all stateful subtasks in this process together; default 256 MiB
 	// Checkpoints says that Trigger will be called while the job runs, so that changes must be tracked.
 	Checkpoints bool
-	// WatermarkInterval is the least time in ms between two watermarks of a source; 0: after every read.
+	// WatermarkInterval is the least time in ms between two watermarks of a source, unless it has read
+	// watermarkRecords in between; 0: after every read.
 	WatermarkInterval eventtime.Time
 	// ReadBatch is the greatest number of records that a source reads at once; 0: kernel.BatchSize.
 	ReadBatch int

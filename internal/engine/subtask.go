@@ -45,16 +45,17 @@ type subtask struct {
 	encoding int              // node of pending whose keyed part is being encoded
 	complete bool             // pending has all its channels
 
-	lastFlush  eventtime.Time
-	lastStatus eventtime.Time // when a source last announced its watermark
-	polled     kernel.Polled
-	sourceDone bool
-	wakeAt     eventtime.Time // an idle source is asked again then
-	notified   atomic.Bool    // or when its reader has called for it
-	paused     bool           // until the next snapshot: see Options.OnRecords
-	ended      bool           // End was sent; only checkpoints are left
-	stopping   bool
-	backends   []opBackend
+	lastFlush   eventtime.Time
+	lastStatus  eventtime.Time // when a source last announced its watermark
+	unannounced int            // records read since then
+	polled      kernel.Polled
+	sourceDone  bool
+	wakeAt      eventtime.Time // an idle source is asked again then
+	notified    atomic.Bool    // or when its reader has called for it
+	paused      bool           // until the next snapshot: see Options.OnRecords
+	ended       bool           // End was sent; only checkpoints are left
+	stopping    bool
+	backends    []opBackend
 }
 
 // opBackend is the state backend of one op of the chain.
@@ -265,6 +266,7 @@ func (s *subtask) poll() (bool, error) {
 		return false, s.chain.stepError(0, err)
 	}
 	s.polled = p
+	s.unannounced += p.Records
 	if p.Records > 0 && s.job.opts.OnRecords != nil {
 		s.paused = s.job.opts.OnRecords(p.Records)
 	}
@@ -273,8 +275,8 @@ func (s *subtask) poll() (bool, error) {
 		s.sourceDone = true
 		s.chain.advanceTo(eventtime.Max)
 		return true, nil
-	case p.Watermark > s.chain.w && (now >= s.lastStatus+s.job.watermarkInterval || p.Status == connector.Idle):
-		s.lastStatus = now
+	case p.Watermark > s.chain.w && (now >= s.lastStatus+s.job.watermarkInterval || s.unannounced >= watermarkRecords || p.Status == connector.Idle):
+		s.lastStatus, s.unannounced = now, 0
 		s.chain.advanceTo(p.Watermark)
 	case p.Inactive != wasIdle:
 		if err := s.announce(); err != nil {
@@ -287,6 +289,10 @@ func (s *subtask) poll() (bool, error) {
 	}
 	return true, s.flushIfOld()
 }
+
+// watermarkRecords is the number of records after which a source announces its watermark before its interval is
+// over: one that catches up would otherwise keep windows open that it has read past.
+const watermarkRecords = 256 << 10
 
 // endIfDone sends End once everything that will ever come has been processed and fired.
 func (s *subtask) endIfDone() error {

@@ -52,7 +52,7 @@ type lifter[K comparable, V, A any] struct {
 	Lifting[K, V, A]
 	table       *Table[K, lifted[A]] // resident always, and never in a checkpoint
 	in          int                  // elements in it
-	bypass      int                  // elements that will go through unlifted: see drain
+	bypass      int                  // elements that will go through unlifted
 	plain, sums Splitter
 	out         Rows[coder.KV[K, lifted[A]]]
 }
@@ -93,6 +93,9 @@ func (l *lifter[K, V, A]) Split(b Batch, send func(int, Batch) error) error {
 	if t.resident < l.Max {
 		return nil
 	}
+	if l.in < 2*t.resident {
+		l.bypass = 64 * BatchSize // hardly worth it: try again later
+	}
 	return l.drain(send)
 }
 
@@ -101,9 +104,6 @@ func (l *lifter[K, V, A]) drain(send func(int, Batch) error) error {
 	t := l.table
 	if t.resident == 0 {
 		return nil
-	}
-	if l.in < 2*t.resident && l.in >= BatchSize {
-		l.bypass = 64 * BatchSize // hardly worth it: try again later
 	}
 	l.in = 0
 	for len(t.clock) > 0 {

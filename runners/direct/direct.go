@@ -41,7 +41,8 @@ type Options struct {
 	// ReadBatch is the greatest number of records that a source reads at once; a watermark may follow them.
 	// Default 1024. With 1 it follows each record, so that which records of a split are late is no chance.
 	ReadBatch int
-	// WatermarkInterval is the least time between two watermarks of a source. Default: after every read.
+	// WatermarkInterval is the least time between two watermarks of a source, unless it has read 262,144 records in
+	// between. Default: after every read.
 	WatermarkInterval time.Duration
 	// RestoreEvery takes a checkpoint after every so many records read, stops the job and restores it. Set
 	// ReadBatch too if that is less than what a source reads at once.
