@@ -17,6 +17,7 @@ import (
 type Manifest struct {
 	Job         string
 	StatePlan   string // kernel.Graph.StatePlan: what the checkpoint can be restored into
+	Streams     string // engine.Streams; "" in a manifest of version 1 or 2
 	KeyGroups   int
 	Parallelism int
 	Time        time.Time // when it was made, by the coordinator's clock; for people
@@ -65,7 +66,7 @@ func (m *Manifest) Bytes() (n int64) {
 
 const (
 	manifestMagic   = "MSCP"
-	manifestVersion = 2
+	manifestVersion = 3
 )
 
 // Encode returns the bytes of the manifest (docs/format/manifest.md).
@@ -94,7 +95,18 @@ func (m *Manifest) Encode() ([]byte, error) {
 	for _, f := range m.Flags.Digests {
 		b = append(appendString(b, f.Name), f.Digest[:]...)
 	}
+	b = appendString(b, m.Streams)
 	return binary.BigEndian.AppendUint32(b, statebackend.Checksum(0, b)), nil
+}
+
+// Recorded says whether the checkpoint may hold elements that were on their way between stages.
+func (m *Manifest) Recorded() bool {
+	for _, p := range m.Checkpoint.Parts {
+		if p.Bulk != nil || slices.ContainsFunc(p.Channels, func(c []byte) bool { return len(c) > 0 }) {
+			return true
+		}
+	}
+	return false
 }
 
 // DecodeManifest reads what Encode wrote. It is safe on any bytes; the manifest refers to them.
@@ -144,6 +156,9 @@ func decodeManifest(b []byte) (*Manifest, error) {
 	}
 	if v >= 2 {
 		m.Flags = d.flags()
+	}
+	if v >= 3 {
+		m.Streams = d.string()
 	}
 	if d.err == nil && len(d.src) > 0 {
 		d.err = fmt.Errorf("%d bytes too many", len(d.src))

@@ -24,7 +24,7 @@ func example() *Manifest {
 	}
 	bulk := ref("7/N-bulk", 9000)
 	return &Manifest{
-		Job: "flights", StatePlan: "state 1 groups=8\n", KeyGroups: 8, Parallelism: 2,
+		Job: "flights", StatePlan: "state 1 groups=8\n", Streams: "stage \"sum\" of 2\n", KeyGroups: 8, Parallelism: 2,
 		Time:  time.UnixMilli(1_700_000_000_123).UTC(),
 		Flags: Flags{Salt: []byte("0123456789abcdef"), Digests: []FlagDigest{{"input", [32]byte{1, 31: 2}}, {"rate", [32]byte{3}}}},
 		Checkpoint: Checkpoint{ID: 7, Parts: []Part{{
@@ -50,9 +50,22 @@ func example() *Manifest {
 	}
 }
 
-// TestOlderManifestIsReadBack: version 1 has no flags.
-func TestOlderManifestIsReadBack(t *testing.T) {
-	stored, err := os.ReadFile("testdata/manifest-v1.bin")
+// TestOlderManifestsAreReadBack: version 2 has no streams, and version 1 no flags either.
+func TestOlderManifestsAreReadBack(t *testing.T) {
+	stored, err := os.ReadFile("testdata/manifest-v2.bin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := DecodeManifest(stored)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want2 := example()
+	want2.Streams = ""
+	if diff := cmp.Diff(want2, second); diff != "" {
+		t.Errorf("the stored manifest of version 2 reads otherwise (-want +got):\n%s", diff)
+	}
+	stored, err = os.ReadFile("testdata/manifest-v1.bin")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +74,7 @@ func TestOlderManifestIsReadBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := example()
-	want.Flags = Flags{}
+	want.Flags, want.Streams = Flags{}, ""
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("the stored manifest reads otherwise (-want +got):\n%s", diff)
 	}
@@ -71,7 +84,7 @@ func TestOlderManifestIsReadBack(t *testing.T) {
 }
 
 func TestStoredManifestIsReadBack(t *testing.T) {
-	const name = "testdata/manifest-v2.bin"
+	const name = "testdata/manifest-v3.bin"
 	want := example()
 	encoded, err := want.Encode()
 	if err != nil {

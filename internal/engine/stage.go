@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/millstream/millstream/internal/kernel"
 )
@@ -138,4 +139,19 @@ func fuseInto(n *kernel.Node, of []*Stage, par int) *Stage {
 		st = from
 	}
 	return st
+}
+
+// Streams says what travels between the stages, which an overtaking checkpoint records: a line a stage, and after it
+// one for each of its inputs, with the coder of the elements behind a tab. A checkpoint is restored into the same
+// stages and inputs, and, if it recorded something, the same coders.
+func Streams(stages []*Stage) string {
+	var b strings.Builder
+	for _, s := range stages {
+		fmt.Fprintf(&b, "stage %q of %d\n", s.Name(), s.Parallelism)
+		for _, e := range s.In {
+			p := e.Node.Ports[e.Port]
+			fmt.Fprintf(&b, "input %d from stage %q %s\t%s\n", e.Input, e.From.Name(), e.Exchange, p.Coder)
+		}
+	}
+	return b.String()
 }

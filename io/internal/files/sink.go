@@ -32,6 +32,7 @@ type Part struct {
 	Checkpoint, Subtask int64
 	Nonce               string
 	Gzip                bool
+	Dir                 string // as it was given to the sink that staged the part
 }
 
 func (p Part) staged() string { return stagedPrefix + p.Nonce + stagedSuffix }
@@ -145,7 +146,8 @@ func (s *Sink[T]) Open(_ context.Context, sub connector.Subtask) (connector.Writ
 	return newWriter(s, sub), nil
 }
 
-// Commit implements [connector.Sink]: link all, make the names durable, and only then drop the old names.
+// Commit implements [connector.Sink]. A part is committed where it was staged, also by a program that writes into
+// another directory by now: link all, make the names durable, and only then drop the old names.
 func (s *Sink[T]) Commit(_ context.Context, checkpoint int64, parts []Part) error {
 	if len(parts) == 0 {
 		return nil
@@ -155,11 +157,18 @@ func (s *Sink[T]) Commit(_ context.Context, checkpoint int64, parts []Part) erro
 			return fmt.Errorf("commit checkpoint %d: %w", checkpoint, explain(err))
 		}
 	}
-	if err := durable.SyncDir(s.dir); err != nil {
-		return fmt.Errorf("commit checkpoint %d: %w", checkpoint, explain(err))
+	synced := map[string]bool{}
+	for _, p := range parts {
+		if synced[p.Dir] {
+			continue
+		}
+		synced[p.Dir] = true
+		if err := durable.SyncDir(p.Dir); err != nil {
+			return fmt.Errorf("commit checkpoint %d: %w", checkpoint, explain(err))
+		}
 	}
 	for _, p := range parts {
-		if err := os.Remove(filepath.Join(s.dir, p.staged())); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := os.Remove(filepath.Join(p.Dir, p.staged())); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("commit checkpoint %d: %w", checkpoint, explain(err))
 		}
 	}
@@ -170,7 +179,7 @@ func (s *Sink[T]) link(p Part) error {
 	if !isNonce(p.Nonce) {
 		return fmt.Errorf("%q is not the nonce of a part", p.Nonce)
 	}
-	from, to := filepath.Join(s.dir, p.staged()), filepath.Join(s.dir, p.final(s.suffix))
+	from, to := filepath.Join(p.Dir, p.staged()), filepath.Join(p.Dir, p.final(s.suffix))
 	err := os.Link(from, to)
 	switch {
 	case errors.Is(err, fs.ErrExist):

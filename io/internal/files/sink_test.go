@@ -123,6 +123,22 @@ func TestSinkNamesPartsByCheckpointAndSubtask(t *testing.T) {
 	}
 }
 
+func TestSinkCommitsAPartWhereItWasStaged(t *testing.T) {
+	before, now := t.TempDir(), t.TempDir()
+	parts := prepare(t, rowSink(before), 0, 1, 1)
+	s := rowSink(now) // the program was started again with another directory
+	start(t, s, false)
+	if err := s.Commit(t.Context(), 1, parts); err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff([]string{"part-1-0-NONCE.jsonl"}, names(t, before)); d != "" {
+		t.Errorf("the directory of the part (-want +got):\n%s", d)
+	}
+	if d := cmp.Diff([]string{}, names(t, now)); d != "" {
+		t.Errorf("the other (-want +got):\n%s", d)
+	}
+}
+
 func TestSinkFinishesACommitThatDiedBetweenItsSteps(t *testing.T) {
 	for _, died := range []string{"before link", "after link", "after unlink"} {
 		t.Run(died, func(t *testing.T) {

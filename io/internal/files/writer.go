@@ -75,7 +75,7 @@ func (w *writer[T]) Write(_ context.Context, records []connector.Record[T]) erro
 // flush writes what is gathered to the file, which it makes if there is none.
 func (w *writer[T]) flush() error {
 	if w.file == nil {
-		w.part = Part{Subtask: w.subtask, Nonce: rand.Text(), Gzip: w.gzip}
+		w.part = Part{Subtask: w.subtask, Nonce: rand.Text(), Gzip: w.gzip, Dir: w.dir}
 		f, err := os.OpenFile(filepath.Join(w.dir, w.part.staged()), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o666)
 		if err != nil {
 			return fmt.Errorf("make part: %w", explain(err))

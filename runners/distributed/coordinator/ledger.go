@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/millstream/millstream/internal/checkpoint"
+	"github.com/millstream/millstream/internal/engine"
 	"github.com/millstream/millstream/internal/kernel"
 	"github.com/millstream/millstream/runners/distributed/checkpoint/commitlog"
 	"github.com/millstream/millstream/statebackend/storage"
@@ -352,7 +353,37 @@ func (f Fit) canRestore(m *checkpoint.Manifest) error {
 	if plan := f.Graph.StatePlan(f.KeyGroups); m.StatePlan != plan {
 		return fmt.Errorf("its state does not fit this program: %s", firstDifference("the checkpoint has", m.StatePlan, "the program has", plan))
 	}
+	if err := f.sameStreams(m); err != nil {
+		return err
+	}
 	return f.canCommit(m)
+}
+
+// sameStreams says whether what m knows of each stage, and recorded on the way to it, has its place in the program.
+func (f Fit) sameStreams(m *checkpoint.Manifest) error {
+	stages, err := engine.Stages(f.Graph, f.Parallelism)
+	if err != nil || m.Streams == "" {
+		return err
+	}
+	have, want := m.Streams, engine.Streams(stages)
+	if !m.Recorded() {
+		have, want = withoutCoders(have), withoutCoders(want)
+	}
+	if have != want {
+		return fmt.Errorf("elements travel between the steps of this program otherwise, so some of what was on its way, or the watermarks of some inputs, would be lost: %s; undo that change, or begin anew with --new-run",
+			firstDifference("the checkpoint has", have, "the program has", want))
+	}
+	return nil
+}
+
+// withoutCoders leaves the coders out of an engine.Streams.
+func withoutCoders(streams string) string {
+	var b strings.Builder
+	for line := range strings.Lines(streams) {
+		line, _, _ = strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
+		b.WriteString(line + "\n")
+	}
+	return b.String()
 }
 
 // canCommit says whether the program has all sinks whose output m lists.
@@ -367,7 +398,7 @@ func (f Fit) canCommit(m *checkpoint.Manifest) error {
 
 // firstDifference describes the first line in which two texts differ.
 func firstDifference(whoA, a, whoB, b string) string {
-	la, lb := strings.Split(a, "\n"), strings.Split(b, "\n")
+	la, lb := strings.Split(strings.TrimSuffix(a, "\n"), "\n"), strings.Split(strings.TrimSuffix(b, "\n"), "\n")
 	for i := range max(len(la), len(lb)) {
 		x, y := "nothing more", "nothing more"
 		if i < len(la) {

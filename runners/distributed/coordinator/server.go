@@ -49,6 +49,7 @@ type Server struct {
 	o       Options
 	logger  *slog.Logger
 	nodes   map[string]*kernel.Node
+	streams string // engine.Streams of the job
 	started time.Time
 
 	core   *Core // Run's goroutine owns it
@@ -92,7 +93,7 @@ func NewServer(o Options) (*Server, error) {
 	s := &Server{
 		o: o, logger: o.Logger, nodes: map[string]*kernel.Node{}, started: time.Now(),
 		core: NewCore(o.Core, 0), events: make(chan Event, 1024), asks: make(chan func()), done: make(chan struct{}),
-		ledger: make(chan func(), 16), sessions: map[WorkerID]*session{},
+		ledger: make(chan func(), 16), sessions: map[WorkerID]*session{}, streams: engine.Streams(stages),
 	}
 	for _, n := range o.Graph.Nodes {
 		s.nodes[n.Name] = n
@@ -301,7 +302,7 @@ func (s *Server) deployment(a Deploy) (*control.Deploy, error) {
 func (s *Server) manifest(m *checkpoint.Manifest) *checkpoint.Manifest {
 	m.Job, m.StatePlan = s.o.Name, s.o.Graph.StatePlan(int(s.o.Settings.KeyGroups))
 	m.KeyGroups, m.Parallelism, m.Time = int(s.o.Settings.KeyGroups), int(s.o.Settings.Parallelism), time.Now().UTC()
-	m.Flags = s.o.Flags
+	m.Flags, m.Streams = s.o.Flags, s.streams
 	return m
 }
 
