@@ -85,14 +85,14 @@ func (f *valueFn) Teardown() error { f.n++; return nil }
 // lostOutput and lostCell keep what they declare in a copy of themselves.
 type lostOutput struct{ more *sdk.Emitter[string] }
 
-func (f lostOutput) Declare(d *sdk.Decl) { f.more = sdk.NewOutput[string](d, "more") }
+func (f lostOutput) Declare(d *sdk.Decl) { f.more = sdk.NewOutput[string](d, "more"); _ = f.more }
 func (f lostOutput) ProcessElement(_ *sdk.ProcessContext, v int64, emit *sdk.Emitter[int64]) error {
 	return nil
 }
 
 type lostCell struct{ last state.Value[int64] }
 
-func (f lostCell) Declare(d *sdk.KeyedDecl) { f.last = state.NewValue[int64](d, "last") }
+func (f lostCell) Declare(d *sdk.KeyedDecl) { f.last = state.NewValue[int64](d, "last"); _ = f.last }
 func (f lostCell) ProcessElement(_ *sdk.ProcessContext, _ string, v int64, emit *sdk.Emitter[int64]) error {
 	return nil
 }

@@ -27,8 +27,8 @@ type Node struct {
 	Ports  []Port          // outputs
 	New    func() Operator // one for each subtask
 
-	// Splitter is set at sources: lists what is to be read, encoded, in order. It is called once in the
-	// life of a job.
+	// Splits is set at sources: it lists what is to be read, encoded, in order. A job keeps one answer for its
+	// life; before, it may be asked to find out whether there is one.
 	Splits func(ctx context.Context) ([][]byte, error)
 	// SetSplits gives a subtask's source operator its splits before Open. Nil elsewhere.
 	SetSplits func(op Operator, splits [][]byte)
@@ -73,6 +73,7 @@ func (s StatePart) String() string {
 
 // SinkNode is the part of a sink that runs beside the coordinator.
 type SinkNode struct {
+	Check  func(ctx context.Context) error
 	Start  func(ctx context.Context, fresh bool) error
 	Commit func(ctx context.Context, checkpoint int64, committables [][]byte) error
 }

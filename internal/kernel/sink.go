@@ -18,6 +18,7 @@ type SinkSpec[T, C any] struct {
 func (s SinkSpec[T, C]) Node() *SinkNode {
 	n := &SinkNode{
 		Start: func(context.Context, bool) error { return nil },
+		Check: func(context.Context) error { return nil },
 		Commit: func(ctx context.Context, checkpoint int64, committables [][]byte) error {
 			cs := make([]C, len(committables))
 			for i, b := range committables {
@@ -35,6 +36,9 @@ func (s SinkSpec[T, C]) Node() *SinkNode {
 	}
 	if st, ok := s.Sink.(connector.Starter); ok {
 		n.Start = st.Start
+	}
+	if ch, ok := s.Sink.(connector.Checker); ok {
+		n.Check = ch.Check
 	}
 	return n
 }

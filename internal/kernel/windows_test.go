@@ -209,17 +209,15 @@ type naive struct {
 	w    eventtime.Time
 	open map[string][]*naiveWindow
 	said []string
-	// Of sliding windows: those that have ended.
-	ended map[string]bool
 }
 
 type naiveWindow struct {
-	win         window.Window
-	all         []int64 // values
-	fresh       int     // of them, since the last pane
-	panes       int64
-	early       int64
-	ended, born bool
+	win   window.Window
+	all   []int64 // values
+	fresh int     // of them, since the last pane
+	panes int64
+	early int64
+	ended bool
 }
 
 func (n *naive) pane(k string, w *naiveWindow, timing window.Timing, last bool) {

@@ -120,3 +120,9 @@ type Writer[T, C any] interface {
 type Starter interface {
 	Start(ctx context.Context, fresh bool) error
 }
+
+// Checker is an optional part of a Sink, called by the runner before a new run takes a job over. It refuses what
+// Start would refuse with fresh true, and changes nothing: the run before may still be restored.
+type Checker interface {
+	Check(ctx context.Context) error
+}

@@ -91,13 +91,40 @@ func (s *Sink[T]) start(fresh bool) error {
 	if err != nil {
 		return fmt.Errorf("list output directory: %w", explain(err))
 	}
+	if fresh {
+		if err := s.leftover(entries); err != nil {
+			return err
+		}
+	}
 	for _, e := range entries {
-		switch name := e.Name(); {
-		case isStaged(name):
+		if name := e.Name(); isStaged(name) {
 			if err := os.Remove(filepath.Join(s.dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return fmt.Errorf("sweep what an earlier attempt staged: %w", explain(err))
 			}
-		case fresh && !s.o.Append && strings.HasSuffix(strings.TrimSuffix(name, gzipSuffix), s.suffix) && !strings.HasPrefix(name, "."):
+		}
+	}
+	return nil
+}
+
+// Check implements [connector.Checker].
+func (s *Sink[T]) Check(context.Context) error {
+	entries, err := os.ReadDir(s.dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil // it will be made
+	case err != nil:
+		return fmt.Errorf("list output directory: %w", explain(err))
+	}
+	return s.leftover(entries)
+}
+
+// leftover refuses data of an earlier run.
+func (s *Sink[T]) leftover(entries []os.DirEntry) error {
+	if s.o.Append {
+		return nil
+	}
+	for _, e := range entries {
+		if name := e.Name(); strings.HasSuffix(strings.TrimSuffix(name, gzipSuffix), s.suffix) && !strings.HasPrefix(name, ".") {
 			how := s.o.Flag
 			if how == "" {
 				how = s.pkg + ".Append() in the program"

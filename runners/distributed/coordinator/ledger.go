@@ -147,9 +147,14 @@ func Open(ctx context.Context, store *storage.Store, r Restore, fit Fit) (*Taken
 	if err != nil {
 		return nil, err
 	}
-	start, notes, err := choose(ctx, log, store, r, fit)
+	start, fresh, notes, err := choose(ctx, log, store, r, fit)
 	if err != nil {
 		return nil, err
+	}
+	if fresh {
+		if err := fit.check(ctx); err != nil {
+			return nil, err
+		}
 	}
 	notes = append(cut, notes...)
 	term, err := log.Claim(ctx, start, []byte(r.Claimant))
@@ -251,50 +256,67 @@ func cutShort(ctx context.Context, log *commitlog.Log, store *storage.Store, r R
 	return nil, fmt.Errorf("%s, and would appear twice. Put the entries back; or accept it with --allow-replay; or begin anew with --new-run and an empty output", what)
 }
 
-// choose turns what the operator wants into what to claim.
-func choose(ctx context.Context, log *commitlog.Log, store *storage.Store, r Restore, fit Fit) (start commitlog.Start, notes []string, err error) {
+// check finds what would stop a new run at once: before its claim, behind which nobody reads.
+func (f Fit) check(ctx context.Context) error {
+	for _, n := range f.Graph.Nodes {
+		var err error
+		if n.Sink != nil {
+			err = n.Sink.Check(ctx)
+		}
+		if n.Splits != nil {
+			_, err = n.Splits(ctx)
+		}
+		if err != nil {
+			return fmt.Errorf("step %q: %w", n.Name, err)
+		}
+	}
+	return nil
+}
+
+// choose turns what the operator wants into what to claim. fresh says that nothing is restored.
+func choose(ctx context.Context, log *commitlog.Log, store *storage.Store, r Restore, fit Fit) (start commitlog.Start, fresh bool, notes []string, err error) {
 	if r.NewRun {
 		if r.From != "none" {
-			return start, nil, fmt.Errorf("--new-run takes nothing up, and --restore=%s does: leave one out", r.From)
+			return start, false, nil, fmt.Errorf("--new-run takes nothing up, and --restore=%s does: leave one out", r.From)
 		}
-		return commitlog.NewRun, nil, nil
+		return commitlog.NewRun, true, nil, nil
 	}
 	newest, ok, err := log.Newest(ctx)
 	if err != nil {
-		return start, nil, fmt.Errorf("read the log of %s: %w", store, err)
+		return start, false, nil, fmt.Errorf("read the log of %s: %w", store, err)
 	}
 	switch r.From {
 	case "none":
 		if ok {
-			return start, nil, used(store)
+			return start, false, nil, used(store)
 		}
-		return commitlog.Latest, nil, nil
+		return commitlog.Latest, true, nil, nil
 	case "latest":
 		slot := newest.Slot
 		if newest.Kind == commitlog.Claim {
 			slot = newest.Restores.Slot
 		}
 		if slot == 0 {
-			return commitlog.Latest, []string{fmt.Sprintf("there is no checkpoint in %s to restore: starting afresh", store)}, nil
+			return commitlog.Latest, true, []string{fmt.Sprintf("there is no checkpoint in %s to restore: starting afresh", store)}, nil
 		}
 		_, err := findManifest(ctx, log, store, slot, fit)
-		return commitlog.Latest, nil, err
+		return commitlog.Latest, false, nil, err
 	}
 	slot, err := parseSlot(r.From, store)
 	if err != nil {
-		return start, nil, err
+		return start, false, nil, err
 	}
 	first, err := findManifest(ctx, log, store, slot, fit)
 	if err != nil {
-		return start, nil, err
+		return start, false, nil, err
 	}
 	if first != slot {
 		if !r.AllowReplay {
-			return start, nil, fmt.Errorf("--restore=%s: slot %d is newer, and what was written since would appear twice; take --restore=latest, or accept it with --allow-replay", r.From, first)
+			return start, false, nil, fmt.Errorf("--restore=%s: slot %d is newer, and what was written since would appear twice; take --restore=latest, or accept it with --allow-replay", r.From, first)
 		}
 		notes = append(notes, fmt.Sprintf("restoring slot %d although slot %d is newer: what was written in between will appear twice", slot, first))
 	}
-	return commitlog.At(slot), notes, nil
+	return commitlog.At(slot), false, notes, nil
 }
 
 // findManifest looks for a manifest, checks that it can be restored, and returns the slot of the newest one.
