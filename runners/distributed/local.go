@@ -18,9 +18,11 @@ type children struct {
 	c        Config
 	address  string
 	token    []byte
-	joined   func() int // workers that have ever joined
+	joined   func() int  // workers that have ever joined
+	ended    func() bool // the job is done or has failed: children end because they are dismissed
 	hopeless context.CancelCauseFunc
 
+	run     func() error  // runs a child to its end
 	done    chan struct{} // closed by stop
 	over    chan struct{} // closed by wait
 	running sync.WaitGroup
@@ -41,6 +43,7 @@ var errHopeless = errors.New("workers end before they join")
 const hopelessAfter = 5
 
 func (k *children) start() {
+	k.run = k.child
 	for range k.c.Workers {
 		k.running.Go(k.supervise)
 	}
@@ -57,8 +60,14 @@ func (k *children) supervise() {
 			return
 		default:
 		}
+		if k.ended() {
+			return
+		}
 		if failures++; k.joined() > joined {
 			failures = 0 // this one, most likely, or another: workers of this program can live
+		}
+		if err == nil {
+			err = errors.New("it left the job")
 		}
 		k.c.Logger.Warn("worker process ended; starting another", "error", err)
 		if failures >= hopelessAfter {
@@ -73,8 +82,8 @@ func (k *children) supervise() {
 	}
 }
 
-// run starts a child and waits for its end.
-func (k *children) run() error {
+// child starts a child and waits for its end.
+func (k *children) child() error {
 	exe, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("find the executable: %w", err)
