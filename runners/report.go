@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -86,21 +87,25 @@ func (r *report) clear() {
 func (r *report) table(steps []direct.Step) {
 	t := tabwriter.NewWriter(r.w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "step\tin\tout\tlate\t")
-	late, dropped := false, false
+	var dropped, kept []string
 	for _, s := range steps {
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t\n", s.Name, humanize.Comma(s.RecordsIn), humanize.Comma(s.RecordsOut), humanize.Comma(s.LateDropped))
-		late = late || s.LateDropped > 0
-		dropped = dropped || s.LateDropped > 0 && !s.LateTo
+		switch {
+		case s.LateDropped > 0 && s.LateTo:
+			kept = append(kept, strconv.Quote(s.Name))
+		case s.LateDropped > 0:
+			dropped = append(dropped, strconv.Quote(s.Name))
+		}
 		for name, v := range s.Counters {
 			fmt.Fprintf(t, "  %s\t\t%s\t\t\n", name, humanize.Comma(v))
 		}
 	}
 	t.Flush()
-	switch {
-	case dropped:
-		fmt.Fprintln(r.w, "late elements came after their window had expired and were dropped, where there is no sdk.LateTo: allow more disorder (watermark.Bounded), more lateness (sdk.AllowedLateness), or collect them (sdk.LateTo)")
-	case late:
-		fmt.Fprintln(r.w, "late elements came after their window had expired and went to the output of sdk.LateTo")
+	if len(dropped) > 0 {
+		fmt.Fprintf(r.w, "late elements of %s came after their window had expired and were dropped: allow more disorder (watermark.Bounded), more lateness (sdk.AllowedLateness), or collect them (sdk.LateTo)\n", strings.Join(dropped, ", "))
+	}
+	if len(kept) > 0 {
+		fmt.Fprintf(r.w, "late elements of %s went to the late output\n", strings.Join(kept, ", "))
 	}
 	if r.since != "" {
 		fmt.Fprintf(r.w, "the figures count %s; the output is that of the whole job\n", r.since)

@@ -65,14 +65,14 @@ func TestFiguresAfterARestartAreOfTheAttempt(t *testing.T) {
 }
 
 func TestTableSaysWhereLateElementsWent(t *testing.T) {
-	with, without := direct.Step{Name: "a", LateDropped: 1, LateTo: true}, direct.Step{Name: "b", LateDropped: 1}
+	kept, dropped := direct.Step{Name: "kept", LateDropped: 1, LateTo: true}, direct.Step{Name: "dropped", LateDropped: 1}
 	for _, c := range []struct {
-		steps   []direct.Step
-		dropped bool
-	}{{[]direct.Step{with}, false}, {[]direct.Step{without}, true}, {[]direct.Step{with, without}, true}} {
+		steps         []direct.Step
+		kept, dropped bool
+	}{{[]direct.Step{kept}, true, false}, {[]direct.Step{dropped}, false, true}, {[]direct.Step{kept, dropped}, true, true}} {
 		var out strings.Builder
 		newReport(&out).table(c.steps)
-		if strings.Contains(out.String(), "dropped") != c.dropped || strings.Contains(out.String(), "went to the output of sdk.LateTo") == c.dropped {
+		if strings.Contains(out.String(), `elements of "dropped" came`) != c.dropped || strings.Contains(out.String(), `elements of "kept" went to the late output`) != c.kept {
 			t.Errorf("%+v:\n%s", c.steps, out.String())
 		}
 	}

@@ -11,15 +11,14 @@ import (
 // Plain is the error of a stream as people say it, without the words of gRPC. Other errors are as they were.
 func Plain(err error) error {
 	st, ok := status.FromError(err)
-	switch {
-	case !ok || err == nil:
+	if !ok || err == nil {
 		return err
-	case st.Code() == codes.Canceled:
+	}
+	switch _, cause, found := strings.Cut(st.Message(), "desc = "); {
+	case found: // why there is no connection
+		return errors.New(strings.Trim(cause, `"`))
+	case st.Code() == codes.Canceled || st.Code() == codes.Unavailable:
 		return errors.New("connection lost")
 	}
-	text := st.Message()
-	if i := strings.LastIndex(text, "desc = "); i >= 0 { // an error of the connection within that of the call
-		text = strings.Trim(text[i+len("desc = "):], `"`)
-	}
-	return errors.New(text)
+	return errors.New(st.Message())
 }

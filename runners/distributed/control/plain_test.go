@@ -16,9 +16,10 @@ func TestPlainErrorsHaveNoWordsOfTheProtocol(t *testing.T) {
 		want string
 	}{
 		{status.Error(codes.Canceled, "context canceled"), "connection lost"},
-		{status.Error(codes.Unavailable, "error reading from server: EOF"), "error reading from server: EOF"},
+		{status.Error(codes.Unavailable, "transport is closing"), "connection lost"},
 		{status.Error(codes.Unavailable, `connection error: desc = "transport: Error while dialing: dial tcp 127.0.0.1:1: connect: connection refused"`),
 			"transport: Error while dialing: dial tcp 127.0.0.1:1: connect: connection refused"},
+		{status.Error(codes.DeadlineExceeded, "the worker took too long"), "the worker took too long"},
 		{io.EOF, "EOF"},
 		{own, "the worker was silent"},
 	} {
