@@ -49,11 +49,24 @@ func (k *children) start() {
 	}
 }
 
+// livedLong is how long a child lives that has not been killed by what all of them do.
+const livedLong = 10 * time.Second
+
+// pause is how long a child that ended waits for its successor: not at all, unless several in a row could not join or
+// did not live long, as when a record kills its process.
+func pause(failures, quick int) time.Duration {
+	d := time.Duration(max(0, failures-1)) * 100 * time.Millisecond
+	if quick > 3 {
+		d = max(d, min(10*time.Second, 100*time.Millisecond<<min(quick-3, 10)))
+	}
+	return d
+}
+
 // supervise keeps one child running.
 func (k *children) supervise() {
-	failures := 0
+	failures, quick := 0, 0
 	for {
-		joined := k.joined()
+		joined, began := k.joined(), time.Now()
 		err := k.run()
 		select {
 		case <-k.done:
@@ -62,6 +75,9 @@ func (k *children) supervise() {
 		}
 		if k.ended() {
 			return
+		}
+		if quick++; time.Since(began) > livedLong {
+			quick = 0
 		}
 		if failures++; k.joined() > joined {
 			failures = 0 // this one, most likely, or another: workers of this program can live
@@ -75,7 +91,7 @@ func (k *children) supervise() {
 			return
 		}
 		select {
-		case <-time.After(time.Duration(max(0, failures-1)) * 100 * time.Millisecond):
+		case <-time.After(pause(failures, quick)):
 		case <-k.done:
 			return
 		}

@@ -52,10 +52,11 @@ type Server struct {
 	streams string // engine.Streams of the job
 	started time.Time
 
-	core   *Core // Run's goroutine owns it
-	events chan Event
-	asks   chan func() // run by Run's goroutine
-	done   chan struct{}
+	core     *Core // Run's goroutine owns it, and what follows
+	restored int64 // checkpoint from which the attempt starts; 0: none
+	events   chan Event
+	asks     chan func() // run by Run's goroutine
+	done     chan struct{}
 
 	ledger  chan func() // run one after the other, by the ledger's goroutine
 	working sync.WaitGroup
@@ -206,6 +207,10 @@ func (s *Server) act(ctx context.Context, a Action) {
 			s.working.Go(func() { s.tell(s.prepare(ctx, a)) })
 		}
 	case Deploy:
+		s.restored = 0
+		if a.Restore != nil {
+			s.restored = a.Restore.ID
+		}
 		m, err := s.deployment(a)
 		if err != nil { // a checkpoint that was encoded before cannot be now
 			s.working.Go(func() { s.tell(StepFailed{Worker: a.Worker, Attempt: a.Attempt, Err: err}) })
@@ -213,7 +218,7 @@ func (s *Server) act(ctx context.Context, a Action) {
 		}
 		s.send(a.Worker, &control.ToWorker{Message: &control.ToWorker_Deploy{Deploy: m}})
 	case Begin:
-		s.logger.Info("attempt begins", "attempt", a.Attempt, "worker", a.Worker)
+		s.logger.Info("attempt begins", "attempt", a.Attempt, "worker", a.Worker, "restored", s.restored)
 		s.send(a.Worker, &control.ToWorker{Message: &control.ToWorker_Begin{Begin: &control.Begin{Attempt: a.Attempt}}})
 	case Cancel:
 		s.send(a.Worker, &control.ToWorker{Message: &control.ToWorker_Cancel{Cancel: &control.Cancel{Attempt: a.Attempt}}})
