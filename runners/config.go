@@ -1,6 +1,7 @@
 package runners
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -90,7 +91,7 @@ func (c *Config) RegisterFlags(fs *flag.FlagSet) {
 	fs.StringVar(&c.Runner, "runner", c.Runner, "`direct`: run in this process; distributed: as a coordinator and workers")
 	fs.IntVar(&c.Parallelism, "parallelism", c.Parallelism, "`subtasks` of each step")
 	fs.DurationVar(&c.WatermarkInterval, "watermark-interval", c.WatermarkInterval, "least `time` between two watermarks of a source, unless it has read 262,144 records")
-	fs.StringVar(&c.Role, "role", c.Role, "`local`: coordinator here, workers as child processes; coordinator; worker")
+	fs.StringVar(&c.Role, "role", c.Role, "`local`: coordinator here, workers as child processes; coordinator; worker. Implies --runner=distributed")
 	fs.IntVar(&c.Workers, "workers", c.Workers, "worker `processes`")
 	fs.StringVar(&c.Coordinator, "coordinator", c.Coordinator, "`host:port` of the coordinator, for --role=worker")
 	fs.StringVar(&c.Listen, "listen", c.Listen, "`host:port` to listen on (default: a free port on loopback)")
@@ -98,7 +99,7 @@ func (c *Config) RegisterFlags(fs *flag.FlagSet) {
 	fs.StringVar(&c.StateBackend, "state-backend", c.StateBackend, "`memory`; filesystem: memory with durable checkpoints; rocksdb")
 	fs.Var(&c.StateCache, "state-cache", "`bytes` of state that a worker process keeps in memory as values")
 	fs.StringVar(&c.CheckpointDir, "checkpoint-dir", c.CheckpointDir, "`URL` of durable checkpoints: file:///directory or s3://bucket/prefix")
-	fs.DurationVar(&c.CheckpointInterval, "checkpoint-interval", c.CheckpointInterval, "`time` between two checkpoints")
+	fs.DurationVar(&c.CheckpointInterval, "checkpoint-interval", c.CheckpointInterval, "`time` between two checkpoints, at which output is committed; by default a bounded direct run has only the one at its end")
 	fs.StringVar(&c.CheckpointMode, "checkpoint-mode", c.CheckpointMode, "`aligned`; unaligned: barriers overtake elements; auto: they do after --alignment-timeout")
 	fs.DurationVar(&c.AlignmentTimeout, "alignment-timeout", c.AlignmentTimeout, "`time` after which barriers overtake, with --checkpoint-mode=auto")
 	fs.IntVar(&c.RetainCheckpoints, "retain-checkpoints", c.RetainCheckpoints, "completed `checkpoints` to keep")
@@ -112,9 +113,11 @@ func (c *Config) RegisterFlags(fs *flag.FlagSet) {
 	fs.StringVar(&c.TLSCA, "tls-ca", c.TLSCA, "`file` with the authorities that others' certificates must come from")
 }
 
+const envPrefix = "MILLSTREAM_"
+
 // envName is the environment variable of a runner flag.
 func envName(flag string) string {
-	return "MILLSTREAM_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+	return envPrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
 // runnerFlag says whether a flag is one of the runners'.
@@ -139,10 +142,52 @@ func applyEnv(fs *flag.FlagSet) error {
 			return
 		}
 		if serr := fs.Set(f.Name, v); serr != nil {
-			err = fmt.Errorf("%s=%q: %w", envName(f.Name), v, serr)
+			err = fmt.Errorf("%s=%q: %w", envName(f.Name), v, wanted(f, serr))
 		}
 	})
 	return err
+}
+
+// imply sets what follows from the flags that were given: a role is one of the distributed runner.
+func (c *Config) imply(given map[string]bool) {
+	if given["role"] && !given["runner"] {
+		c.Runner = "distributed"
+	}
+}
+
+// given are the names of the flags that arguments or the environment have set.
+func given(fs *flag.FlagSet) map[string]bool {
+	names := map[string]bool{}
+	fs.Visit(func(f *flag.Flag) { names[f.Name] = true })
+	return names
+}
+
+// distributedOnly are the flags that mean nothing to the direct runner, with a reason where there is one.
+var distributedOnly = []struct{ name, why string }{
+	{"role", ""}, {"workers", ""}, {"coordinator", ""}, {"listen", ""}, {"max-retries", ": the direct runner does not try again"},
+	{"checkpoint-dir", ": the direct runner keeps checkpoints in memory"}, {"restore", ": the direct runner keeps checkpoints in memory"},
+	{"new-run", ""}, {"allow-replay", ""}, {"retain-checkpoints", ""}, {"alignment-timeout", ""},
+	{"http", ": of a direct run, progress and the table at the end are all there is"},
+	{"token-file", ""}, {"tls-cert", ""}, {"tls-key", ""}, {"tls-ca", ""},
+}
+
+// validateDirect refuses settings that a direct run would ignore, and a backend that the program has not.
+func (c *Config) validateDirect(fs *flag.FlagSet, l linked) error {
+	given := given(fs)
+	for _, only := range distributedOnly {
+		if f := fs.Lookup(only.name); given[f.Name] && (f.Name == "role" || f.Value.String() != f.DefValue) {
+			return fmt.Errorf("--%s=%s needs --runner=distributed%s", f.Name, f.Value, only.why)
+		}
+	}
+	switch {
+	case c.StateBackend == "filesystem":
+		return errors.New("--state-backend=filesystem needs --runner=distributed: it is memory with durable checkpoints")
+	case c.CheckpointMode == "auto":
+		return errors.New("--checkpoint-mode=auto needs --runner=distributed: a direct run takes aligned or unaligned")
+	case l.backends[c.StateBackend] == nil:
+		return fmt.Errorf("--state-backend=%s is not part of this program: pass runners.WithBackend(%[1]s.Driver{…}) to Main, and build with -tags %[1]s", c.StateBackend)
+	}
+	return nil
 }
 
 // validate refuses values that no runner takes.

@@ -85,7 +85,7 @@ func run(name string, build func(*sdk.Pipeline) error, l linked, fs *flag.FlagSe
 	printConfig := fs.Bool("print-config", false, "print every setting with its value, and exit")
 	var printed planForm
 	fs.Var(&printed, "plan", "print the plan of the pipeline as `json` (Apache Beam's pipeline proto), text or mermaid (a flowchart), and exit without running it; --plan alone is json")
-	planDiff := fs.String("plan-diff", "", "compare the pipeline with a plan that --plan saved to `file`: which steps and which state change; exit with 3 if a checkpoint of that plan could not be restored")
+	planDiff := fs.String("plan-diff", "", "compare the pipeline with a plan that --plan saved to `file`: which steps and which state change; exit with 5 if a checkpoint of that plan could not be restored")
 	fs.Init(name, flag.ContinueOnError)
 	fs.SetOutput(io.Discard) // errors are ours to print
 	fs.Usage = func() {}
@@ -101,7 +101,7 @@ func run(name string, build func(*sdk.Pipeline) error, l linked, fs *flag.FlagSe
 		usage(stdout, name, fs)
 		return exitOK
 	case err != nil:
-		return fail(exitUsage, fmt.Errorf("%w; --help lists all flags", err))
+		return fail(exitUsage, clearer(fs, err))
 	}
 	switch {
 	case *showVersion:
@@ -116,6 +116,11 @@ func run(name string, build func(*sdk.Pipeline) error, l linked, fs *flag.FlagSe
 	if err := c.validate(); err != nil {
 		return fail(exitUsage, err)
 	}
+	if c.Role != "worker" { // whose environment is that of its coordinator, as a rule
+		for _, w := range misspelt(os.Environ()) {
+			fmt.Fprintf(stderr, "%s: %s\n", name, w)
+		}
+	}
 	if printed != "" || *planDiff != "" {
 		code, err := showPlan(stdout, name, build, printed, *planDiff)
 		if err != nil {
@@ -123,14 +128,17 @@ func run(name string, build func(*sdk.Pipeline) error, l linked, fs *flag.FlagSe
 		}
 		return code
 	}
-	ctx := interruptible(stderr, c.Role)
-	if c.Role == "worker" || c.Runner == "distributed" {
-		return runDistributed(ctx, name, build, l, c, fs, args, stderr)
+	c.imply(given(fs))
+	if c.Runner == "distributed" {
+		return runDistributed(name, build, l, c, fs, args, stderr)
 	}
-	return runDirect(ctx, name, build, l, c, stderr)
+	if err := c.validateDirect(fs, l); err != nil {
+		return fail(exitUsage, err)
+	}
+	return runDirect(name, build, l.backends[c.StateBackend], c.directOptions(fs), stderr)
 }
 
-func runDistributed(ctx context.Context, name string, build func(*sdk.Pipeline) error, l linked, c *Config, fs *flag.FlagSet, args []string, stderr io.Writer) int {
+func runDistributed(name string, build func(*sdk.Pipeline) error, l linked, c *Config, fs *flag.FlagSet, args []string, stderr io.Writer) int {
 	program := distributed.Program{
 		Name: name, Build: build, Args: args, Backends: l.backends, Storages: l.storages,
 		Parse: func(args, _ []string) error { return parseOwn(fs, args) },
@@ -145,6 +153,11 @@ func runDistributed(ctx context.Context, name string, build func(*sdk.Pipeline) 
 		HTTP: c.HTTP, TokenFile: c.TokenFile, TLSCert: c.TLSCert, TLSKey: c.TLSKey, TLSCA: c.TLSCA,
 		Logger: slog.New(slog.NewTextHandler(stderr, nil)),
 	}
+	if err := config.Validate(program); err != nil {
+		fmt.Fprintf(stderr, "%s: %v\n", name, err)
+		return exitUsage
+	}
+	ctx := interruptible(stderr, c.Role)
 	run := distributed.Run
 	report := newReport(stderr)
 	var steps []direct.Step // written by one goroutine, read when it is over
@@ -155,12 +168,13 @@ func runDistributed(ctx context.Context, name string, build func(*sdk.Pipeline) 
 			steps = steps[:0]
 			p := direct.Progress{Watermark: int64(eventtime.Max), Checkpoints: now.Checkpoints, CheckpointAge: now.CheckpointAge}
 			for _, s := range now.Steps {
-				steps = append(steps, direct.Step{Name: s.Name, RecordsIn: s.RecordsIn, RecordsOut: s.RecordsOut, LateDropped: s.LateDropped, Counters: s.Counters})
+				steps = append(steps, direct.Step{Name: s.Name, RecordsIn: s.RecordsIn, RecordsOut: s.RecordsOut, LateDropped: s.LateDropped, LateTo: s.LateTo, Counters: s.Counters})
 				if s.RecordsIn == 0 { // a source
 					p.RecordsRead += s.RecordsOut
 					p.Watermark = min(p.Watermark, s.Watermark)
 				}
 			}
+			report.began(now.Attempt, now.Restored)
 			report.progress(p)
 		}
 	}
@@ -205,36 +219,33 @@ func ownFlags(fs *flag.FlagSet) map[string]string {
 	return own
 }
 
-func runDirect(ctx context.Context, name string, build func(*sdk.Pipeline) error, l linked, c *Config, stderr io.Writer) int {
+// directOptions are the settings of a direct run. Without --checkpoint-interval it has the direct runner's own.
+func (c *Config) directOptions(fs *flag.FlagSet) direct.Options {
+	o := direct.Options{
+		Parallelism: c.Parallelism, CacheBytes: int64(c.StateCache), WatermarkInterval: c.WatermarkInterval,
+		Overtaking: c.CheckpointMode == "unaligned",
+	}
+	if given(fs)["checkpoint-interval"] {
+		o.CheckpointInterval = c.CheckpointInterval
+	}
+	return o
+}
+
+func runDirect(name string, build func(*sdk.Pipeline) error, backend statebackend.Driver, options direct.Options, stderr io.Writer) int {
 	fail := func(err error) int {
 		fmt.Fprintf(stderr, "%s: %v\n", name, err)
 		return exitFailed
 	}
-	driver := c.StateBackend
-	if driver == "filesystem" {
-		driver = "memory" // their difference is where checkpoints are kept
-	}
-	backend, ok := l.backends[driver]
-	if !ok {
-		return fail(fmt.Errorf("--state-backend=%s is not part of this program: pass runners.WithBackend(%s.Driver{…}) to Main, and build with -tags %[1]s", driver, driver))
-	}
-	if c.CheckpointDir != "" || c.Restore != "none" {
-		return fail(errors.New("--checkpoint-dir and --restore need --runner=distributed: the direct runner keeps checkpoints in memory"))
-	}
-	if c.HTTP != "" {
-		return fail(errors.New("--http needs --runner=distributed: of a direct run, progress and the table at the end are all there is"))
-	}
+	ctx := interruptible(stderr, "local")
 	dir, err := os.MkdirTemp("", name+"-state-")
 	if err != nil {
 		return fail(fmt.Errorf("make a directory for state: %w", err))
 	}
 	defer os.RemoveAll(dir)
 	report := newReport(stderr)
-	result, err := direct.Run(ctx, name, build, direct.Options{
-		Parallelism: c.Parallelism, Backend: backend, Dir: dir, CacheBytes: int64(c.StateCache),
-		WatermarkInterval: c.WatermarkInterval, Overtaking: c.CheckpointMode == "unaligned",
-		Logger: slog.New(slog.NewTextHandler(stderr, nil)), Progress: report.progress,
-	})
+	options.Backend, options.Dir = backend, dir
+	options.Logger, options.Progress = slog.New(slog.NewTextHandler(stderr, nil)), report.progress
+	result, err := direct.Run(ctx, name, build, options)
 	report.clear()
 	if err != nil {
 		return fail(err)

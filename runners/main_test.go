@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/millstream/millstream/io/jsonlio"
 	"github.com/millstream/millstream/runners/distributed"
@@ -33,26 +34,35 @@ func program(t *testing.T, args ...string) (code int, stdout, stderr string) {
 
 func TestBadSettingsAreOneClearLine(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
-		{"--bogus", "flag provided but not defined: -bogus; --help lists all flags"},
+		{"--bogus", "there is no flag --bogus; --help lists all flags"},
+		{"--paralelism=2", "there is no flag --paralelism: did you mean --parallelism?"},
+		{"--plan-dif=x", "did you mean --plan-diff?"},
 		{"--runner=spark", "--runner=spark: must be one of direct, distributed"},
 		{"--parallelism=0", "--parallelism=0: must be at least 1"},
-		{"--state-cache=lots", `invalid value "lots" for flag -state-cache: "lots" is no size: write it like 64KiB or 256MiB`},
+		{"--parallelism=two", "--parallelism=two: must be a whole number"},
+		{"--parallelism", "--parallelism needs a value"},
+		{"--state-cache=lots", `--state-cache=lots: "lots" is no size: write it like 64KiB or 256MiB`},
 		{"--checkpoint-interval=0s", "--checkpoint-interval=0s: must be above 0"},
+		{"--checkpoint-interval=5", "--checkpoint-interval=5: must be a time such as 500ms, 5s or 10m"},
+		{"--new-run=yes", "--new-run=yes: must be true or false"},
+		{"--plan=svg", "--plan=svg: must be json, text or mermaid"},
 		{"--max-retries=-1", "--max-retries=-1: must be at least 0"},
 		{"extra", `unexpected argument "extra"`},
 		{"--role=worker", "--role=worker needs --coordinator=host:port"},
+		{"--http=127.0.0.1:0", "--http=127.0.0.1:0 needs --runner=distributed"},
+		{"--workers=2", "--workers=2 needs --runner=distributed"},
+		{"--restore=latest", "--restore=latest needs --runner=distributed: the direct runner keeps checkpoints in memory"},
+		{"--runner=direct --role=coordinator", "--role=coordinator needs --runner=distributed"},
+		{"--checkpoint-mode=auto", "needs --runner=distributed"},
+		{"--state-backend=filesystem", "--state-backend=filesystem needs --runner=distributed"},
+		{"--state-backend=rocksdb", "build with -tags rocksdb"},
+		{"--role=coordinator --state-backend=filesystem", "--state-backend=filesystem needs --checkpoint-dir"}, // not a direct run
+		{"--role=local --http=8080", "--http=8080: write it as host:port"},
 	} {
-		code, _, stderr := program(t, c.args)
+		code, _, stderr := program(t, strings.Fields(c.args)...)
 		if code != exitUsage || !strings.Contains(stderr, c.want) || strings.Count(stderr, "\n") != 1 {
 			t.Errorf("%s: code %d, %q", c.args, code, stderr)
 		}
-	}
-	if code, _, stderr := program(t, "--http=127.0.0.1:0"); code != exitFailed || !strings.Contains(stderr, "--http needs --runner=distributed") {
-		t.Errorf("--http of a direct run: code %d, %q", code, stderr)
-	}
-	code, _, stderr := program(t, "--state-backend=rocksdb")
-	if code != exitFailed || !strings.Contains(stderr, "build with -tags rocksdb") {
-		t.Errorf("rocksdb that is not linked: code %d, %q", code, stderr)
 	}
 }
 
@@ -70,8 +80,30 @@ func TestEnvironmentSetsRunnerFlagsAndArgumentsWin(t *testing.T) {
 		t.Error("a flag of the program was set from the environment")
 	}
 	t.Setenv("MILLSTREAM_WORKERS", "many")
-	if code, _, stderr := program(t); code != exitUsage || !strings.Contains(stderr, "MILLSTREAM_WORKERS") {
+	if code, _, stderr := program(t); code != exitUsage || !strings.Contains(stderr, `MILLSTREAM_WORKERS="many": must be a whole number`) {
 		t.Errorf("code %d, %q", code, stderr)
+	}
+}
+
+func TestMisspeltVariableIsNamed(t *testing.T) {
+	got := misspelt([]string{"HOME=/h", "MILLSTREAM_PARALLELISM=2", "MILLSTREAM_PARALELISM=2", "MILLSTREAM_SEED=1", "MILLSTREAM_RUNS=1", "MILLSTREAM_PARENT_PIPE=x", "MILLSTREAM_FAILPOINTS=x"})
+	if len(got) != 1 || got[0] != "MILLSTREAM_PARALELISM has no effect: did you mean MILLSTREAM_PARALLELISM?" {
+		t.Errorf("%q", got)
+	}
+}
+
+// A bounded run with an interval commits before its end; without, only there.
+func TestCheckpointIntervalIsForDirectRunsToo(t *testing.T) {
+	for args, want := range map[string]time.Duration{"": 0, "--checkpoint-interval=3s": 3 * time.Second} {
+		fs := flag.NewFlagSet("", flag.ContinueOnError)
+		c := NewConfig()
+		c.RegisterFlags(fs)
+		if err := fs.Parse(strings.Fields(args)); err != nil {
+			t.Fatal(err)
+		}
+		if o := c.directOptions(fs); o.CheckpointInterval != want {
+			t.Errorf("%q: %v", args, o.CheckpointInterval)
+		}
 	}
 }
 

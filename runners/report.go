@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -22,7 +23,9 @@ type report struct {
 	terminal bool
 	started  time.Time
 	last     time.Time
-	lastRead int64
+	lastRead int64 // by the attempt
+	attempt  int64
+	since    string // from where the figures count, if not from the beginning of the job
 	width    int
 }
 
@@ -34,16 +37,34 @@ func newReport(w io.Writer) *report {
 	return r
 }
 
+// began says of which attempt the figures are that follow, and from which checkpoint it began (0: none).
+func (r *report) began(attempt, restored int64) {
+	if attempt != r.attempt {
+		r.attempt, r.lastRead = attempt, 0
+	}
+	switch {
+	case restored > 0:
+		r.since = fmt.Sprintf("since checkpoint %d was restored", restored)
+	case attempt > 1:
+		r.since = "since the job began again, without a checkpoint"
+	default:
+		r.since = ""
+	}
+}
+
 // progress is called about once a second.
 func (r *report) progress(p direct.Progress) {
 	now := time.Now()
 	if !r.terminal && now.Sub(r.last) < progressEvery {
 		return
 	}
-	rate := float64(p.RecordsRead-r.lastRead) / now.Sub(r.last).Seconds()
+	rate := float64(max(0, p.RecordsRead-r.lastRead)) / now.Sub(r.last).Seconds()
 	r.last, r.lastRead = now, p.RecordsRead
 	line := fmt.Sprintf("%s  read %s records, %s/s, watermark %s", now.Sub(r.started).Round(time.Second),
 		humanize.Comma(p.RecordsRead), humanize.SIWithDigits(rate, 1, ""), eventtime.Time(p.Watermark))
+	if r.since != "" {
+		line += ", " + r.since
+	}
 	if p.Checkpoints > 0 {
 		line += fmt.Sprintf(", %d checkpoints, last %s ago", p.Checkpoints, p.CheckpointAge.Round(time.Second))
 	}
@@ -66,17 +87,28 @@ func (r *report) clear() {
 func (r *report) table(steps []direct.Step) {
 	t := tabwriter.NewWriter(r.w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "step\tin\tout\tlate\t")
-	late := false
+	var dropped, kept []string
 	for _, s := range steps {
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t\n", s.Name, humanize.Comma(s.RecordsIn), humanize.Comma(s.RecordsOut), humanize.Comma(s.LateDropped))
-		late = late || s.LateDropped > 0
+		switch {
+		case s.LateDropped > 0 && s.LateTo:
+			kept = append(kept, strconv.Quote(s.Name))
+		case s.LateDropped > 0:
+			dropped = append(dropped, strconv.Quote(s.Name))
+		}
 		for name, v := range s.Counters {
 			fmt.Fprintf(t, "  %s\t\t%s\t\t\n", name, humanize.Comma(v))
 		}
 	}
 	t.Flush()
-	if late {
-		fmt.Fprintln(r.w, "late elements came after their window had expired and were dropped: allow more disorder (watermark.Bounded), more lateness (sdk.AllowedLateness), or collect them (sdk.LateTo)")
+	if len(dropped) > 0 {
+		fmt.Fprintf(r.w, "late elements of %s came after their window had expired and were dropped: allow more disorder (watermark.Bounded), more lateness (sdk.AllowedLateness), or collect them (sdk.LateTo)\n", strings.Join(dropped, ", "))
+	}
+	if len(kept) > 0 {
+		fmt.Fprintf(r.w, "late elements of %s went to the late output\n", strings.Join(kept, ", "))
+	}
+	if r.since != "" {
+		fmt.Fprintf(r.w, "the figures count %s; the output is that of the whole job\n", r.since)
 	}
 	fmt.Fprintf(r.w, "done in %s\n", time.Since(r.started).Round(time.Millisecond))
 }

@@ -25,6 +25,59 @@ func TestProgressHasRateWatermarkAndCheckpointAge(t *testing.T) {
 	}
 }
 
+// An attempt counts from nothing: the one before it read more, and the rate is of this one alone.
+func TestFiguresAfterARestartAreOfTheAttempt(t *testing.T) {
+	var out strings.Builder
+	r := newReport(&out)
+	r.terminal = true
+	r.began(1, 0)
+	r.progress(direct.Progress{RecordsRead: 9_000_000})
+	if strings.Contains(out.String(), "since") {
+		t.Errorf("nothing was restored: %q", out.String())
+	}
+	out.Reset()
+	r.progress(direct.Progress{RecordsRead: 8_000_000}) // a worker is gone, with its figures
+	r.began(2, 7)
+	r.progress(direct.Progress{RecordsRead: 1000})
+	if line := out.String(); strings.Contains(line, ", -") || !strings.Contains(line, "read 1,000 records") || !strings.Contains(line, "since checkpoint 7 was restored") {
+		t.Errorf("%q", line)
+	}
+	if r.lastRead != 1000 {
+		t.Errorf("the next rate counts from %d", r.lastRead)
+	}
+	for _, c := range []struct {
+		attempt, restored int64
+		want              string
+	}{{2, 7, "the figures count since checkpoint 7 was restored"}, {2, 0, "the figures count since the job began again"}, {1, 3, "since checkpoint 3"}} {
+		out.Reset()
+		r.began(c.attempt, c.restored)
+		r.table(nil)
+		if !strings.Contains(out.String(), c.want) {
+			t.Errorf("attempt %d from %d: %q", c.attempt, c.restored, out.String())
+		}
+	}
+	out.Reset()
+	r.began(1, 0)
+	r.table(nil)
+	if strings.Contains(out.String(), "since") {
+		t.Errorf("nothing was restored: %q", out.String())
+	}
+}
+
+func TestTableSaysWhereLateElementsWent(t *testing.T) {
+	kept, dropped := direct.Step{Name: "kept", LateDropped: 1, LateTo: true}, direct.Step{Name: "dropped", LateDropped: 1}
+	for _, c := range []struct {
+		steps         []direct.Step
+		kept, dropped bool
+	}{{[]direct.Step{kept}, true, false}, {[]direct.Step{dropped}, false, true}, {[]direct.Step{kept, dropped}, true, true}} {
+		var out strings.Builder
+		newReport(&out).table(c.steps)
+		if strings.Contains(out.String(), `elements of "dropped" came`) != c.dropped || strings.Contains(out.String(), `elements of "kept" went to the late output`) != c.kept {
+			t.Errorf("%+v:\n%s", c.steps, out.String())
+		}
+	}
+}
+
 func TestTableHasLateElementsAndWhatToDo(t *testing.T) {
 	steps := []direct.Step{{Name: "read", RecordsOut: 1000}, {Name: "count", RecordsIn: 1000, RecordsOut: 10, LateDropped: 7}}
 	var out strings.Builder

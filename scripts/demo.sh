@@ -37,6 +37,17 @@ get() { curl -sf --max-time 5 "$api/$1" || echo '{}'; }
 number() { grep -o "\"$1\": *[0-9]*" | head -1 | grep -o '[0-9]*$' || echo 0; }
 read_so_far() { get steps | tr '{' '\n' | grep '"read flights"' | number recordsOut; }
 
+# read_now is read_so_far just after a worker has reported, which it does once a second
+read_now() {
+	local was
+	was=$(read_so_far)
+	for _ in $(seq 40); do
+		sleep 0.05
+		[ "$(read_so_far)" = "$was" ] || break
+	done
+	read_so_far
+}
+
 # wait_for CHECKPOINTS: so many were completed by this coordinator, and some rows are committed
 wait_for() {
 	local done=0
@@ -59,15 +70,19 @@ wait_for() {
 extra=("$@")
 start ${extra[@]+"${extra[@]}"}
 wait_for 3
+total=0
 for _ in $(seq "${WORKERS_KILLED:-1}"); do
-	echo "read $(read_so_far) of $rows records, checkpoint $(get checkpoints | number latestId): killing a worker"
+	before=$(read_now)
+	total=$((total + before))
+	echo "read $before of $rows records since the last restore, checkpoint $(get checkpoints | number latestId): killing a worker"
 	kill -9 "$(pgrep -P "$pid" | head -1)"
 	wait_for $(($(get checkpoints | number completed) + 2))
 	echo "attempt $(get job | number attempt), restored checkpoint $(get job | number restoredCheckpoint)"
 done
 for _ in $(seq "${COORDINATOR_KILLED:-1}"); do
-	before=$(read_so_far)
-	echo "read $before records since the restore, checkpoint $(get checkpoints | number latestId): killing the coordinator"
+	before=$(read_now)
+	total=$((total + before))
+	echo "read $before records since the last restore, checkpoint $(get checkpoints | number latestId): killing the coordinator"
 	kill -9 "$pid"
 	wait "$pid" 2>/dev/null || true
 	start --restore=latest ${extra[@]+"${extra[@]}"}
@@ -81,4 +96,6 @@ if ! wait "$pid"; then
 	exit 1
 fi
 pid=
+last=$(grep -E '^ *read flights ' "$work/log" | tail -1 | tr -d , | awk '{ print $4 }')
+echo "read $last records since the last restore: $((total + last)) in all, of $rows"
 go run ./examples/flights/internal/check "$input" "$work/out"

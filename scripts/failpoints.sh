@@ -4,7 +4,8 @@
 #
 #   scripts/failpoints.sh [input.parquet]
 #
-# BINARY is a program built before; MODE, BACKEND and RATE as in scripts/demo.sh.
+# BINARY is a program built before; BACKEND, RATE and CHECKPOINTS (each point gets a directory in it) as in
+# scripts/demo.sh, MODE is --checkpoint-mode. Each kill comes after checkpoints that are then restored.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 input=${1:-examples/flights/testdata/flights-100k.parquet}
@@ -17,23 +18,29 @@ rows=$("$work/check" -rows "$input")
 for point in after-prepare before-publish after-publish mid-commit mid-firing mid-upload mid-restore; do
 	dir=$work/$point
 	mkdir -p "$dir/once"
-	points=$point=kill@3
-	# A restore takes place only after something was killed.
-	[ "$point" != mid-restore ] || points=after-prepare=kill@9,mid-restore=kill@3
+	kills=1
+	case $point in
+	after-prepare | mid-upload) points=$point=kill@25 ;; # several in each checkpoint
+	mid-firing) points=$point=kill@30 ;;
+	mid-commit) points=$point=kill@5 ;;
+	mid-restore) points=after-prepare=kill@25,mid-restore=kill@3 kills=2 ;; # there is a restore only after a kill
+	*) points=$point=kill@4 ;;
+	esac
 	restore=
 	for run in 1 2 3 4 5; do
 		code=0
 		MILLSTREAM_FAILPOINTS=$points MILLSTREAM_FAILPOINTS_ONCE=$dir/once "$binary" --runner=distributed --workers=2 --parallelism=4 \
-			--state-backend="${BACKEND:-rocksdb}" --state-cache=64KiB --checkpoint-dir="file://$dir/checkpoints" --checkpoint-interval=500ms \
+			--state-backend="${BACKEND:-rocksdb}" --state-cache=64KiB --checkpoint-dir="${CHECKPOINTS:-file://$work/checkpoints}/$point" --checkpoint-interval=500ms \
 			--checkpoint-mode="${MODE:-aligned}" --max-rate="${RATE:-$((rows / 6))}" --input="$input" --output="$dir/out" $restore 2>>"$dir/log" || code=$?
 		[ $code -ne 0 ] || break
 		restore=--restore=latest
 	done
 	fired=$(find "$dir/once" -type f | wc -l)
-	if [ "$code" -ne 0 ] || [ "$fired" -eq 0 ]; then
-		echo "$point: exit code $code, $fired failpoints fired" >&2
+	restored=$(grep -o 'restored=[0-9]*' "$dir/log" | cut -d= -f2 | sort -nu | tr '\n' ' ')
+	if [ "$code" -ne 0 ] || [ "$fired" -lt "$kills" ] || [ "${restored#0 }" = "" ]; then
+		echo "$point: exit code $code, $fired failpoints fired of $kills, restored: $restored" >&2
 		tail -20 "$dir/log" >&2
 		exit 1
 	fi
-	echo "$point: $fired killed, $run runs, $("$work/check" "$input" "$dir/out")"
+	echo "$point: $fired killed, $run runs, restored checkpoints $restored: $("$work/check" "$input" "$dir/out")"
 done

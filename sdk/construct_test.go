@@ -327,6 +327,32 @@ func TestPanicInBuildIsAnErrorWithItsStack(t *testing.T) {
 	}
 }
 
+// What runners say of late elements depends on it. Of a join with one LateTo, those of the other input are dropped.
+func TestNodeSaysWhetherAllLateElementsAreKept(t *testing.T) {
+	g, err := sdk.Build("p", func(p *sdk.Pipeline) error {
+		in := sdk.WindowInto("windows", byParity("parity", timed(p, 1)), window.Fixed(time.Second))
+		var a, b, c, d sdk.PCollection[sdk.KV[string, int64]]
+		sdk.CombinePerKey("dropped", in, stats.Sum[int64]{})
+		sdk.CombinePerKey("kept", in, stats.Sum[int64]{}, sdk.LateTo(&a))
+		sdk.CoGroupByKey("half kept", in, in, sdk.LateTo(&b))
+		sdk.CoGroupByKey("both kept", in, in, sdk.LateTo(&c), sdk.LateTo(&d))
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]bool{"dropped": false, "kept": true, "half kept": false, "both kept": true}
+	for _, n := range g.Nodes {
+		if kept, ok := want[n.Name]; ok && n.LateTo != kept {
+			t.Errorf("step %q: LateTo is %v", n.Name, n.LateTo)
+		}
+		delete(want, n.Name)
+	}
+	if len(want) > 0 {
+		t.Errorf("there are no steps %v", want)
+	}
+}
+
 func TestEmptyPipelineIsRefused(t *testing.T) {
 	if _, err := sdk.NewPipeline("p").Graph(); err == nil || err.Error() != "the pipeline has no steps" {
 		t.Errorf("error %v", err)

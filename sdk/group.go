@@ -273,7 +273,7 @@ func aggregate[K comparable, A, Out any](a aggregation[K, A, Out], config groupC
 		},
 	}
 	n := &kernel.Node{
-		Kind: a.kind, Keyed: true, Single: a.global, Ports: []kernel.Port{port[KV[K, Out]](p, "out")},
+		Kind: a.kind, Keyed: true, Single: a.global, LateTo: len(config.late) == len(inputs), Ports: []kernel.Port{port[KV[K, Out]](p, "out")},
 		State: []kernel.StatePart{
 			encodedBy("key", key.Spec()), encodedBy("accumulator", coder.SpecOf(acc)), {Kind: "windows", Type: fmt.Sprintf("%+v", w.Fn)},
 		},

@@ -74,7 +74,7 @@ func ParDoPerKey[K comparable, V, Out any, F KeyedDoFn[K, V, Out]](name string, 
 	w := in.info().windowing
 	n := &kernel.Node{
 		Kind: "keyed pardo", Keyed: true, Inputs: []kernel.Edge{keyed(in, key)},
-		Fn: fmt.Sprintf("%T", fn), Expires: decl.Expires(),
+		Fn: fmt.Sprintf("%T", fn), Expires: decl.Expires(), LateTo: config.lateTo != nil,
 		Spec:  []string{fmt.Sprintf("fn=%T", fn), "windowing=" + w.String()},
 		State: append([]kernel.StatePart{encodedBy("key", key.Spec())}, decl.StateParts()...),
 		New: func() kernel.Operator {

@@ -48,7 +48,10 @@ type (
 	Distribution = kernel.Distribution
 )
 
-// Failed is an input on which user code returned an error.
+// Failed is an input on which user code returned an error, as an element of the collection of ErrorsTo.
+//
+//	Value T       the input
+//	Err   string  the error's text
 type Failed[T any] = kernel.Failed[T]
 
 // DoFn processes elements one at a time. The value given to ParDo is a prototype: each subtask works on a

@@ -37,6 +37,7 @@ type Node struct {
 	Keyed     bool      // needs a state backend
 	Unbounded bool      // a source that never ends
 	Single    bool      // runs as one subtask whatever the parallelism of the job
+	LateTo    bool      // what comes after its window has expired goes to an output
 	Expires   bool      // runs user code when the life of a window ends
 	// Spec is what the step does, as lines of name=value, and State what it keeps in checkpoints. Two runs
 	// of a job must have the same State; workers of a job the same of both.

@@ -81,6 +81,7 @@ type Result struct {
 type Step struct {
 	Name                               string
 	RecordsIn, RecordsOut, LateDropped int64
+	LateTo                             bool // the elements that LateDropped counts went to an output
 	Counters                           map[string]int64
 	Distributions                      map[string]Summary
 }
@@ -436,6 +437,7 @@ func (r *runner) collect(job *engine.Job) {
 	})
 	for _, n := range r.g.Nodes {
 		if s := steps[n.Name]; s != nil {
+			s.LateTo = n.LateTo
 			r.result.Steps = append(r.result.Steps, *s)
 		}
 	}

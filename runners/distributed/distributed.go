@@ -126,7 +126,7 @@ func (c *Config) driver() string {
 // anyPort is an address that only this machine reaches.
 const anyPort = "127.0.0.1:0"
 
-func (c *Config) defaults() error {
+func (c *Config) defaults() {
 	if c.KeyGroups == 0 {
 		c.KeyGroups = statebackend.DefaultKeyGroups
 	}
@@ -145,8 +145,43 @@ func (c *Config) defaults() error {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	}
+}
+
+// Validate refuses settings that cannot be run as they are: values that contradict each other, addresses and URLs that
+// are none, files that cannot be read, ports that strangers could use, and what p does not link in. It opens no port and
+// no storage. Run and RunWorker call it.
+func (c Config) Validate(p Program) error {
+	c.defaults()
+	if c.Role != "worker" {
+		if err := c.validateJob(p); err != nil {
+			return err
+		}
+	} else if _, err := splitAddress(c.Coordinator); err != nil {
+		return fmt.Errorf("--coordinator=%s: %w", c.Coordinator, err)
+	}
+	sec, err := c.security()
+	if err != nil {
+		return err
+	}
+	if c.Role == "coordinator" {
+		err = sec.check(c.Listen)
+	} else {
+		_, err = splitAddress(c.Listen) // of a worker, and of role local, which makes a token, Run checks the rest
+	}
+	if err != nil {
+		return fmt.Errorf("--listen=%s: %w", c.Listen, err)
+	}
+	if c.HTTP != "" && c.Role != "worker" {
+		if err := sec.check(c.HTTP); err != nil {
+			return fmt.Errorf("--http=%s: %w", c.HTTP, err)
+		}
+	}
+	return nil
+}
+
+// validateJob refuses settings of a job that contradict each other or that p cannot run.
+func (c *Config) validateJob(p Program) error {
 	switch {
-	case c.Role == "worker":
 	case c.StateBackend == "memory" && c.CheckpointDir != "":
 		return errors.New("--state-backend=memory keeps checkpoints in the coordinator's memory, and --checkpoint-dir is given: take --state-backend=filesystem, or leave the directory out")
 	case c.StateBackend != "memory" && c.CheckpointDir == "":
@@ -155,6 +190,13 @@ func (c *Config) defaults() error {
 		return fmt.Errorf("--restore=%s needs --checkpoint-dir", c.Restore)
 	case c.Parallelism > c.KeyGroups:
 		return fmt.Errorf("--parallelism=%d: there are %d key groups", c.Parallelism, c.KeyGroups)
+	case p.Backends[c.driver()] == nil:
+		return fmt.Errorf("--state-backend=%s is not part of this program: pass runners.WithBackend(%s.Driver{…}) to Main, and build with -tags %[2]s", c.StateBackend, c.driver())
+	}
+	if c.CheckpointDir != "" {
+		if err := storage.CheckURL(c.CheckpointDir, p.Storages...); err != nil {
+			return fmt.Errorf("--checkpoint-dir: %w", err)
+		}
 	}
 	return nil
 }
@@ -166,15 +208,13 @@ var ErrDeposed = coordinator.ErrDeposed
 // Run leads the job to its end: until all input was processed and all output committed, or, when ctx ends, to a
 // last checkpoint. With role local it starts the workers too.
 func Run(ctx context.Context, c Config, p Program) error {
-	if err := c.defaults(); err != nil {
+	c.defaults()
+	if err := c.Validate(p); err != nil {
 		return err
 	}
 	g, err := sdk.Build(p.Name, p.Build)
 	if err != nil {
 		return err
-	}
-	if p.Backends[c.driver()] == nil {
-		return fmt.Errorf("--state-backend=%s is not part of this program: pass runners.WithBackend(%s.Driver{…}) to Main, and build with -tags %[2]s", c.StateBackend, c.driver())
 	}
 	exe, err := executableDigest()
 	if err != nil {
@@ -232,7 +272,7 @@ func Run(ctx context.Context, c Config, p Program) error {
 
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	children := &children{c: c, address: address, token: sec.token, joined: server.Joined, hopeless: stop, done: make(chan struct{}), over: make(chan struct{})}
+	children := &children{c: c, address: address, token: sec.token, joined: server.Joined, ended: server.Over, hopeless: stop, done: make(chan struct{}), over: make(chan struct{})}
 	if c.Role == "local" {
 		children.start()
 	} else {
@@ -344,7 +384,8 @@ func (c *Config) core() coordinator.Config {
 // RunWorker runs subtasks for the coordinator until the job is over or ctx ends.
 func RunWorker(ctx context.Context, c Config, p Program) error {
 	c.Role = "worker"
-	if err := c.defaults(); err != nil {
+	c.defaults()
+	if err := c.Validate(p); err != nil {
 		return err
 	}
 	token, scratch := watchParent()

@@ -18,9 +18,11 @@ type children struct {
 	c        Config
 	address  string
 	token    []byte
-	joined   func() int // workers that have ever joined
+	joined   func() int  // workers that have ever joined
+	ended    func() bool // the job is done or has failed: children end because they are dismissed
 	hopeless context.CancelCauseFunc
 
+	run     func() error  // runs a child to its end
 	done    chan struct{} // closed by stop
 	over    chan struct{} // closed by wait
 	running sync.WaitGroup
@@ -41,24 +43,47 @@ var errHopeless = errors.New("workers end before they join")
 const hopelessAfter = 5
 
 func (k *children) start() {
+	k.run = k.child
 	for range k.c.Workers {
 		k.running.Go(k.supervise)
 	}
 }
 
+// livedLong is how long a child lives that has not been killed by what all of them do.
+const livedLong = 10 * time.Second
+
+// pause is how long a child that ended waits for its successor: not at all, unless several in a row could not join or
+// did not live long, as when a record kills its process.
+func pause(failures, quick int) time.Duration {
+	d := time.Duration(max(0, failures-1)) * 100 * time.Millisecond
+	if quick > 3 {
+		d = max(d, min(10*time.Second, 100*time.Millisecond<<min(quick-3, 10)))
+	}
+	return d
+}
+
 // supervise keeps one child running.
 func (k *children) supervise() {
-	failures := 0
+	failures, quick := 0, 0
 	for {
-		joined := k.joined()
+		joined, began := k.joined(), time.Now()
 		err := k.run()
 		select {
 		case <-k.done:
 			return
 		default:
 		}
+		if k.ended() {
+			return
+		}
+		if quick++; time.Since(began) > livedLong {
+			quick = 0
+		}
 		if failures++; k.joined() > joined {
 			failures = 0 // this one, most likely, or another: workers of this program can live
+		}
+		if err == nil {
+			err = errors.New("it left the job")
 		}
 		k.c.Logger.Warn("worker process ended; starting another", "error", err)
 		if failures >= hopelessAfter {
@@ -66,15 +91,15 @@ func (k *children) supervise() {
 			return
 		}
 		select {
-		case <-time.After(time.Duration(max(0, failures-1)) * 100 * time.Millisecond):
+		case <-time.After(pause(failures, quick)):
 		case <-k.done:
 			return
 		}
 	}
 }
 
-// run starts a child and waits for its end.
-func (k *children) run() error {
+// child starts a child and waits for its end.
+func (k *children) child() error {
 	exe, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("find the executable: %w", err)

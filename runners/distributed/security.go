@@ -66,12 +66,8 @@ func (c *Config) security() (*security, error) {
 
 // listen opens a port. Beyond loopback it must be secured.
 func (s *security) listen(address string) (net.Listener, error) {
-	host, _, err := net.SplitHostPort(address)
-	if err != nil {
+	if err := s.check(address); err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", address, err)
-	}
-	if !loopback(host) && s.token == nil && s.server == nil {
-		return nil, fmt.Errorf("listen on %s: beyond this machine --token-file or --tls-cert, --tls-key and --tls-ca are required", address)
 	}
 	ln, err := net.Listen("tcp", address)
 	if errors.Is(err, syscall.EADDRINUSE) {
@@ -81,6 +77,27 @@ func (s *security) listen(address string) (net.Listener, error) {
 		return nil, fmt.Errorf("listen on %s: %w", address, err)
 	}
 	return ln, nil
+}
+
+// check refuses an address that is none, and one beyond loopback if strangers could use it.
+func (s *security) check(address string) error {
+	host, err := splitAddress(address)
+	if err == nil && !loopback(host) && s.token == nil && s.server == nil {
+		err = errors.New("beyond this machine --token-file or --tls-cert, --tls-key and --tls-ca are required")
+	}
+	return err
+}
+
+// splitAddress returns the host of an address of the form host:port.
+func splitAddress(address string) (host string, err error) {
+	host, port, err := net.SplitHostPort(address)
+	if err == nil {
+		_, err = net.LookupPort("tcp", port)
+	}
+	if err != nil {
+		return "", fmt.Errorf("write it as host:port, such as %s: %w", anyPort, err)
+	}
+	return host, nil
 }
 
 func loopback(host string) bool {

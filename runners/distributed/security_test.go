@@ -7,6 +7,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/millstream/millstream/statebackend"
+	"github.com/millstream/millstream/statebackend/memory"
+	"github.com/millstream/millstream/statebackend/storage"
+	"github.com/millstream/millstream/statebackend/storage/file"
 )
 
 func TestPortsBeyondLoopbackMustBeSecured(t *testing.T) {
@@ -62,14 +67,33 @@ func TestAPIAsksForTheToken(t *testing.T) {
 }
 
 func TestSettingsThatDoNotFitAreRefused(t *testing.T) {
+	p := Program{Backends: map[string]statebackend.Driver{"memory": memory.Driver{}}, Storages: []storage.Driver{file.Driver}}
 	for says, c := range map[string]Config{
-		"take --state-backend=filesystem":  {StateBackend: "memory", CheckpointDir: "file:///x"},
-		"rocksdb needs --checkpoint-dir":   {StateBackend: "rocksdb"},
-		"--restore=latest needs":           {StateBackend: "memory", Restore: "latest"},
-		"--parallelism=9: there are 8 key": {StateBackend: "memory", KeyGroups: 8, Parallelism: 9},
+		"take --state-backend=filesystem":             {StateBackend: "memory", CheckpointDir: "file:///x"},
+		"rocksdb needs --checkpoint-dir":              {StateBackend: "rocksdb"},
+		"filesystem needs --checkpoint-dir":           {StateBackend: "filesystem"},
+		"build with -tags rocksdb":                    {StateBackend: "rocksdb", CheckpointDir: "file:///x"},
+		"only for file://":                            {StateBackend: "filesystem", CheckpointDir: "gs://x"},
+		"--restore=latest needs":                      {StateBackend: "memory", Restore: "latest"},
+		"--parallelism=9: there are 8 key":            {StateBackend: "memory", KeyGroups: 8, Parallelism: 9},
+		"--http=8080: write it as host:port":          {StateBackend: "memory", HTTP: "8080"},
+		"--http=127.0.0.1:99999: write it":            {StateBackend: "memory", HTTP: "127.0.0.1:99999"},
+		"--http=0.0.0.0:0: beyond this machine":       {StateBackend: "memory", HTTP: "0.0.0.0:0", Role: "local"},
+		"--listen=0.0.0.0:0: beyond this machine":     {StateBackend: "memory", Listen: "0.0.0.0:0", Role: "coordinator"},
+		"read --token-file: open /no/such/file":       {StateBackend: "memory", TokenFile: "/no/such/file"},
+		"--coordinator=nowhere: write it as host:por": {Role: "worker", Coordinator: "nowhere"},
 	} {
-		if err := c.defaults(); err == nil || !strings.Contains(err.Error(), says) {
+		if err := c.Validate(p); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%+v: %v; it should say %q", c, err, says)
+		}
+	}
+	for _, c := range []Config{
+		{StateBackend: "memory", HTTP: "127.0.0.1:0", Role: "local", Listen: "0.0.0.0:0"},
+		{StateBackend: "filesystem", CheckpointDir: "file:///x", Restore: "latest"},
+		{Role: "worker", Coordinator: "host:80"},
+	} {
+		if err := c.Validate(p); err != nil {
+			t.Errorf("%+v: %v", c, err)
 		}
 	}
 }

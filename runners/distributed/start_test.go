@@ -1,6 +1,7 @@
 package distributed
 
 import (
+	"log/slog"
 	"net"
 	"os"
 	"strings"
@@ -13,6 +14,20 @@ import (
 	"github.com/millstream/millstream/statebackend/storage"
 	"github.com/millstream/millstream/statebackend/storage/file"
 )
+
+// A child that ends because the job has is no loss, also if it is faster than the coordinator's own end.
+func TestChildrenThatEndWithTheJobAreNotReplaced(t *testing.T) {
+	var log strings.Builder
+	runs := 0
+	k := &children{
+		c: Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}, joined: func() int { return runs }, done: make(chan struct{}),
+		ended: func() bool { return runs == 2 }, run: func() error { runs++; return nil },
+	}
+	k.supervise()
+	if runs != 2 || strings.Count(log.String(), "starting another") != 1 || strings.Contains(log.String(), "nil") {
+		t.Errorf("%d children: %s", runs, log.String())
+	}
+}
 
 // A claim deposes whoever leads: a coordinator that cannot start for a reason of its own must not make one.
 func TestACoordinatorThatCannotStartClaimsNothing(t *testing.T) {

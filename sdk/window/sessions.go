@@ -34,5 +34,5 @@ func (f SessionsFn) validate() error {
 // global window; later elements are in the last millisecond before it.
 func (f SessionsFn) Assign(t eventtime.Time) Window {
 	end := eventtime.EndOfGlobalWindow
-	return New(min(t, end-1), min(t.Add(f.Gap.Milliseconds()), end))
+	return New(min(t, end-1), min(t+eventtime.Time(f.Gap.Milliseconds()), end))
 }

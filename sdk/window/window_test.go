@@ -43,6 +43,14 @@ func TestTimestampOfAPaneLiesInItsWindow(t *testing.T) {
 	}
 }
 
+func TestSessionsHoldTheirTimestampAtTheEndsOfTime(t *testing.T) {
+	for _, ts := range []eventtime.Time{eventtime.Min, eventtime.Min + 1, eventtime.EndOfGlobalWindow - 1} {
+		if w := Sessions(time.Hour).Assign(ts); w.StartTime() > ts || ts >= w.EndTime() {
+			t.Errorf("%d is not in %d..%d", ts, w.StartTime(), w.EndTime())
+		}
+	}
+}
+
 func TestSlidingAssignsEveryWindowThatHoldsTheTime(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		ms := func(name string, lo, hi int64) time.Duration {

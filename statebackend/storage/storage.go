@@ -90,16 +90,20 @@ type permanent struct{ error }
 func (p permanent) Unwrap() error        { return p.error }
 func (p permanent) Is(target error) bool { return target == ErrPermanent }
 
-// Open opens the store at rawURL, such as file:///var/lib/flights or s3://bucket/flights, with the driver
-// of its scheme.
-func Open(ctx context.Context, rawURL string, drivers ...Driver) (*Store, error) {
+// CheckURL says whether one of drivers can be asked for the store at rawURL, and asks none.
+func CheckURL(rawURL string, drivers ...Driver) error {
+	_, _, err := driverOf(rawURL, drivers)
+	return err
+}
+
+func driverOf(rawURL string, drivers []Driver) (Driver, *url.URL, error) {
 	u, err := url.Parse(rawURL)
 	if err != nil {
 		// The error of url.Parse repeats the URL, which may hold a password.
-		return nil, errors.New("open storage: not a URL; it must look like file:///directory or s3://bucket/prefix")
+		return nil, nil, errors.New("open storage: not a URL; it must look like file:///directory or s3://bucket/prefix")
 	}
 	if u.User != nil {
-		return nil, fmt.Errorf("open storage %s: credentials do not belong in the URL; give them by the environment", u.Redacted())
+		return nil, nil, fmt.Errorf("open storage %s: credentials do not belong in the URL; give them by the environment", u.Redacted())
 	}
 	i := slices.IndexFunc(drivers, func(d Driver) bool { return d.Scheme() == u.Scheme })
 	if i < 0 {
@@ -108,12 +112,22 @@ func Open(ctx context.Context, rawURL string, drivers ...Driver) (*Store, error)
 			known = append(known, d.Scheme()+"://")
 		}
 		if u.Scheme == "" {
-			return nil, fmt.Errorf("open storage %s: no driver for scheme %q: it is a URL, such as file://%s for an absolute path", u, u.Scheme, path.Join("/", u.Path))
+			return nil, nil, fmt.Errorf("open storage %s: no driver for scheme %q: it is a URL, such as file://%s for an absolute path", u, u.Scheme, path.Join("/", u.Path))
 		}
-		return nil, fmt.Errorf("open storage %s: no driver for scheme %q, only for %s; pass the driver by runners.WithStorage",
+		return nil, nil, fmt.Errorf("open storage %s: no driver for scheme %q, only for %s; pass the driver by runners.WithStorage",
 			u, u.Scheme, strings.Join(known, ", "))
 	}
-	b, err := drivers[i].Open(ctx, u)
+	return drivers[i], u, nil
+}
+
+// Open opens the store at rawURL, such as file:///var/lib/flights or s3://bucket/flights, with the driver
+// of its scheme.
+func Open(ctx context.Context, rawURL string, drivers ...Driver) (*Store, error) {
+	d, u, err := driverOf(rawURL, drivers)
+	if err != nil {
+		return nil, err
+	}
+	b, err := d.Open(ctx, u)
 	if err != nil {
 		return nil, fmt.Errorf("open storage %s: %w", u, err)
 	}

@@ -25,13 +25,19 @@ func (count) AddInput(n int64, _ Click) int64    { return n + 1 }
 func (count) MergeAccumulators(a, b int64) int64 { return a + b }
 func (count) ExtractOutput(n int64) int64        { return n }
 
-var in = flag.String("in", "clicks.jsonl", "`file` of clicks")
+var (
+	in  = flag.String("in", "clicks.jsonl", "`file` of clicks")
+	out = flag.String("out", "out", "`directory` of counts")
+)
+
+func countHourly(clicks sdk.PCollection[Click]) sdk.PCollection[sdk.KV[string, int64]] {
+	byPage := sdk.KeyBy("by page", clicks, func(c Click) string { return c.Page })
+	return sdk.CombinePerKey("count", sdk.WindowInto("hourly", byPage, window.Fixed(time.Hour)), count{})
+}
 
 func build(p *sdk.Pipeline) error {
 	clicks := jsonlio.Read[Click]("clicks", p, *in, sdk.EventTime(Click.At, watermark.Bounded(time.Minute)))
-	byPage := sdk.KeyBy("by page", clicks, func(c Click) string { return c.Page })
-	hourly := sdk.WindowInto("hourly", byPage, window.Fixed(time.Hour))
-	jsonlio.Write("write", sdk.CombinePerKey("count", hourly, count{}), "out")
+	jsonlio.Write("write", countHourly(clicks), *out)
 	return nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/millstream/millstream/internal/durable"
 	"github.com/millstream/millstream/sdk/connector"
@@ -84,7 +85,8 @@ func (s *Sink[T]) start(fresh bool) error {
 	if err := makeDir(s.dir); err != nil {
 		return fmt.Errorf("make output directory: %w", explain(err))
 	}
-	if err := s.probe(); err != nil {
+	began, err := s.probe()
+	if err != nil {
 		return fmt.Errorf("write into output directory %s: %w", s.dir, explain(err))
 	}
 	entries, err := os.ReadDir(s.dir)
@@ -98,6 +100,10 @@ func (s *Sink[T]) start(fresh bool) error {
 	}
 	for _, e := range entries {
 		if name := e.Name(); isStaged(name) {
+			// What was written since belongs to a coordinator that leads now, if this one has lost its lead meanwhile.
+			if info, err := e.Info(); err == nil && info.ModTime().After(began) {
+				continue
+			}
 			if err := os.Remove(filepath.Join(s.dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return fmt.Errorf("sweep what an earlier attempt staged: %w", explain(err))
 			}
@@ -151,21 +157,24 @@ func isNonce(s string) bool {
 }
 
 // probe finds out whether files can be made, linked and removed.
-func (s *Sink[T]) probe() (err error) {
+//
+// It returns the time at which it began, by the clock of the file system.
+func (s *Sink[T]) probe() (began time.Time, err error) {
 	from := filepath.Join(s.dir, Part{Nonce: rand.Text()}.staged())
 	to := filepath.Join(s.dir, Part{Nonce: rand.Text()}.staged())
 	f, err := os.OpenFile(from, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o666)
 	if err != nil {
-		return err
+		return began, err
 	}
 	defer func() { err = errors.Join(err, os.Remove(from)) }()
-	if err := f.Close(); err != nil {
-		return err
+	info, err := f.Stat()
+	if err := errors.Join(err, f.Close()); err != nil {
+		return began, err
 	}
 	if err := os.Link(from, to); err != nil {
-		return err
+		return began, err
 	}
-	return os.Remove(to)
+	return info.ModTime(), os.Remove(to)
 }
 
 // Open implements [connector.Sink].

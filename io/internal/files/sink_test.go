@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -136,6 +137,22 @@ func TestSinkCommitsAPartWhereItWasStaged(t *testing.T) {
 	}
 	if d := cmp.Diff([]string{}, names(t, now)); d != "" {
 		t.Errorf("the other (-want +got):\n%s", d)
+	}
+}
+
+func TestSinkDoesNotSweepWhatIsNewerThanItsStart(t *testing.T) {
+	dir := t.TempDir()
+	name := filepath.Join(dir, ".millstream-ABCDEFGHIJKLMNOPQRSTUVWXYZ.part")
+	if err := os.WriteFile(name, nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	later := time.Now().Add(time.Hour)
+	if err := os.Chtimes(name, later, later); err != nil {
+		t.Fatal(err)
+	}
+	start(t, rowSink(dir), false)
+	if _, err := os.Stat(name); err != nil {
+		t.Errorf("a part that was written after the start began is gone: %v", err)
 	}
 }
 

@@ -297,7 +297,7 @@ func choose(ctx context.Context, log *commitlog.Log, store *storage.Store, r Res
 			slot = newest.Restores.Slot
 		}
 		if slot == 0 {
-			return commitlog.Latest, true, []string{fmt.Sprintf("there is no checkpoint in %s to restore: starting afresh", store)}, nil
+			return commitlog.Latest, true, []string{fmt.Sprintf("there is no checkpoint in %s to restore%s: starting afresh", store, abandoned(ctx, log))}, nil
 		}
 		_, err := findManifest(ctx, log, store, slot, fit)
 		return commitlog.Latest, false, nil, err
@@ -317,6 +317,17 @@ func choose(ctx context.Context, log *commitlog.Log, store *storage.Store, r Res
 		notes = append(notes, fmt.Sprintf("restoring slot %d although slot %d is newer: what was written in between will appear twice", slot, first))
 	}
 	return commitlog.At(slot), false, notes, nil
+}
+
+// abandoned tells of checkpoints of the run before one that began anew and has none yet.
+func abandoned(ctx context.Context, log *commitlog.Log) string {
+	for e, err := range log.Manifests(ctx) {
+		if err != nil {
+			break // it is a hint only
+		}
+		return fmt.Sprintf(" since the job began anew; the newest of the run before is --restore=log/%020d --allow-replay", e.Slot)
+	}
+	return ""
 }
 
 // findManifest looks for a manifest, checks that it can be restored, and returns the slot of the newest one.

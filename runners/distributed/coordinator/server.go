@@ -52,10 +52,11 @@ type Server struct {
 	streams string // engine.Streams of the job
 	started time.Time
 
-	core   *Core // Run's goroutine owns it
-	events chan Event
-	asks   chan func() // run by Run's goroutine
-	done   chan struct{}
+	core     *Core // Run's goroutine owns it, and what follows
+	restored int64 // checkpoint from which the attempt starts; 0: none
+	events   chan Event
+	asks     chan func() // run by Run's goroutine
+	done     chan struct{}
 
 	ledger  chan func() // run one after the other, by the ledger's goroutine
 	working sync.WaitGroup
@@ -66,6 +67,7 @@ type Server struct {
 	sessions map[WorkerID]*session
 	nextID   WorkerID
 	figures  []Step // when the job is over
+	figured  int64  // the attempt that they are of
 	joined   int    // sessions so far
 }
 
@@ -140,7 +142,7 @@ func (s *Server) Run(ctx context.Context) error {
 		}
 		if final, _ := s.core.Over(); final != "" {
 			s.mu.Lock()
-			s.figures = s.steps() // before the workers that they are from are dismissed
+			s.figures, s.figured = s.steps() // before the workers that they are from are dismissed
 			s.mu.Unlock()
 		}
 		for _, a := range actions {
@@ -172,7 +174,15 @@ func (s *Server) logEvent(e Event) {
 	case Left:
 		s.logger.Warn("worker left", "worker", e.Worker, "reason", e.Reason)
 	case StepFailed:
-		s.logger.Error("attempt failed", "worker", e.Worker, "attempt", e.Attempt, "step", e.Step, "error", e.Err)
+		about := []any{"worker", e.Worker, "attempt", e.Attempt, "error", e.Err}
+		switch {
+		case e.Lost:
+			s.logger.Warn("attempt ends: a worker cannot reach another", about...)
+		case e.Step == "":
+			s.logger.Error("attempt failed", about...)
+		default:
+			s.logger.Error("attempt failed", append(about, "step", e.Step)...)
+		}
 	case Published:
 		if e.Err == nil {
 			s.logger.Debug("checkpoint complete", "checkpoint", e.Checkpoint)
@@ -197,6 +207,10 @@ func (s *Server) act(ctx context.Context, a Action) {
 			s.working.Go(func() { s.tell(s.prepare(ctx, a)) })
 		}
 	case Deploy:
+		s.restored = 0
+		if a.Restore != nil {
+			s.restored = a.Restore.ID
+		}
 		m, err := s.deployment(a)
 		if err != nil { // a checkpoint that was encoded before cannot be now
 			s.working.Go(func() { s.tell(StepFailed{Worker: a.Worker, Attempt: a.Attempt, Err: err}) })
@@ -204,7 +218,7 @@ func (s *Server) act(ctx context.Context, a Action) {
 		}
 		s.send(a.Worker, &control.ToWorker{Message: &control.ToWorker_Deploy{Deploy: m}})
 	case Begin:
-		s.logger.Info("attempt begins", "attempt", a.Attempt, "worker", a.Worker)
+		s.logger.Info("attempt begins", "attempt", a.Attempt, "worker", a.Worker, "restored", s.restored)
 		s.send(a.Worker, &control.ToWorker{Message: &control.ToWorker_Begin{Begin: &control.Begin{Attempt: a.Attempt}}})
 	case Cancel:
 		s.send(a.Worker, &control.ToWorker{Message: &control.ToWorker_Cancel{Cancel: &control.Cancel{Attempt: a.Attempt}}})
@@ -376,6 +390,7 @@ func (s *Server) Uptime() time.Duration { return time.Since(s.started) }
 type Step struct {
 	Name                               string
 	RecordsIn, RecordsOut, LateDropped int64
+	LateTo                             bool  // the elements that LateDropped counts went to an output
 	Watermark                          int64 // event time in ms; the least of its subtasks
 	Counters                           map[string]int64
 }
@@ -383,16 +398,21 @@ type Step struct {
 // Steps are the figures that the workers have sent last. A subtask sends its last ones before it ends, so that they
 // are exact when the job is finished.
 func (s *Server) Steps() []Step {
+	steps, _ := s.stepsOf()
+	return steps
+}
+
+// stepsOf is Steps with the attempt that they are of; 0 if no worker has told yet.
+func (s *Server) stepsOf() (steps []Step, attempt int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.figures != nil {
-		return s.figures
+		return s.figures, s.figured
 	}
 	return s.steps()
 }
 
-func (s *Server) steps() []Step {
-	newest := int64(0)
+func (s *Server) steps() (all []Step, newest int64) {
 	for _, ses := range s.sessions {
 		newest = max(newest, ses.metrics.GetAttempt())
 	}
@@ -416,28 +436,38 @@ func (s *Server) steps() []Step {
 			}
 		}
 	}
-	var all []Step
 	for _, n := range s.o.Graph.Nodes {
 		if st := steps[n.Name]; st != nil {
+			st.LateTo = n.LateTo
 			all = append(all, *st)
 		} else {
 			all = append(all, Step{Name: n.Name, Watermark: -1 << 63})
 		}
 	}
-	return all
+	return all, newest
 }
 
 // Progress is how a job goes, for who watches it.
 type Progress struct {
 	Steps         []Step
+	Attempt       int64         // that Steps are of; 0: nothing is known of it yet
+	Restored      int64         // checkpoint that it began from; 0: none
 	Checkpoints   int           // completed by this coordinator
 	CheckpointAge time.Duration // of the last of them
 }
 
 // Progress says how the job goes.
 func (s *Server) Progress(ctx context.Context) (Progress, error) {
+	steps, attempt := s.stepsOf()
 	st, err := s.Status(ctx)
-	return Progress{s.Steps(), st.Complete, time.Duration(st.Age) * time.Millisecond}, err
+	return Progress{steps, attempt, st.Restored, st.Complete, time.Duration(st.Age) * time.Millisecond}, err
+}
+
+// Over says whether the job has ended, done or failed: workers that are dismissed then end too.
+func (s *Server) Over() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.figures != nil
 }
 
 // Joined is the number of workers that have ever joined.

@@ -65,7 +65,7 @@ func (s *Server) Join(stream control.Control_JoinServer) error {
 	s.mu.Unlock()
 	reason := "it was dismissed"
 	if err != nil {
-		reason = err.Error()
+		reason = control.Plain(err).Error()
 	}
 	s.tell(Left{ses.id, reason})
 	return err

@@ -78,7 +78,7 @@ func Run(ctx context.Context, o Options) error {
 		if joined {
 			delay = 100 * time.Millisecond
 		}
-		o.Logger.Warn("no session with the coordinator; trying again", "coordinator", o.Coordinator, "error", err)
+		o.Logger.Warn("no session with the coordinator; trying again", "coordinator", o.Coordinator, "error", control.Plain(err))
 		select {
 		case <-time.After(delay):
 		case <-ctx.Done():
