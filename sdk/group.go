@@ -93,7 +93,7 @@ func GroupByKey[K comparable, V any](name string, in PCollection[KV[K, V]], opts
 // CombinePerKey aggregates, for each key and window, the values by fn.
 func CombinePerKey[K comparable, V, A, Out any, F CombineFn[V, A, Out]](name string, in PCollection[KV[K, V]], fn F, opts ...GroupOption) PCollection[KV[K, Out]] {
 	a := aggregation[K, A, Out]{
-		name: name, kind: "combine", create: fn.CreateAccumulator, extract: fn.ExtractOutput, merge: fn.MergeAccumulators, combine: true,
+		name: name, kind: "combine", create: fn.CreateAccumulator, extract: fn.ExtractOutput, merge: fn.MergeAccumulators, combine: true, size: kernel.Footprint[A](),
 		fn: fmt.Sprintf("%T", fn), spec: []string{fmt.Sprintf("fn=%T", fn)},
 	}
 	return aggregate(a, groupConfigOf(in.p, opts), inputOf(&a, in, fn.AddInput))
@@ -111,7 +111,7 @@ func CombineGlobally[V, A, Out any, F CombineFn[V, A, Out]](name string, in PCol
 			return kernel.NewMap(func(v V) KV[bool, V] { return KV[bool, V]{Value: v} })
 		})
 		a := aggregation[bool, A, Out]{
-			name: "combine", kind: "combine", create: fn.CreateAccumulator, extract: fn.ExtractOutput, merge: fn.MergeAccumulators, combine: true,
+			name: "combine", kind: "combine", create: fn.CreateAccumulator, extract: fn.ExtractOutput, merge: fn.MergeAccumulators, combine: true, size: kernel.Footprint[A](),
 			fn: fmt.Sprintf("%T", fn), spec: []string{fmt.Sprintf("fn=%T", fn)}, global: true,
 		}
 		var late PCollection[KV[bool, V]]

@@ -43,6 +43,9 @@ type Decl = kernel.Decl
 type AnyDecl = kernel.AnyDecl
 
 // Counter is a named count; Distribution sums up observed values. Both belong to one subtask.
+//
+//	Counter:       Inc(d int64), Value() int64
+//	Distribution:  Observe(v int64), Value(), which has Count, Sum, Min and Max
 type (
 	Counter      = kernel.Counter
 	Distribution = kernel.Distribution

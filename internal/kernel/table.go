@@ -33,6 +33,7 @@ type Table[K comparable, A any] struct {
 	tail    int // bytes at the end of an encoded key that have no part in its key group
 	acc     coder.Coder[A]
 	size    func(*A) int // bytes of an accumulator beyond its struct; nil if there are none
+	keyHeap func(*K) int // likewise of a key
 	backend statebackend.Backend
 	groups  uint64
 	owned   statebackend.KeyGroupRange
@@ -133,7 +134,7 @@ type tableConfig[K comparable, A any] struct {
 func newTable[K comparable, A any](c tableConfig[K, A], o *OpenContext) *Table[K, A] {
 	k, _ := c.key.(coder.Key[K])
 	return &Table[K, A]{
-		key: c.key, native: k.Native, hasher: newHasher[K](), acc: c.acc, size: c.size, backend: o.Backend, groups: uint64(o.Groups),
+		key: c.key, native: k.Native, hasher: newHasher[K](), acc: c.acc, size: c.size, keyHeap: Footprint[K](), backend: o.Backend, groups: uint64(o.Groups),
 		owned: ownedGroups(o.Subtask, o.Groups), track: o.Track, max: o.CacheMax,
 		segments: map[window.Window]*segment[K, A]{}, epoch: 1,
 	}
@@ -147,6 +148,19 @@ func ownedGroups(s connector.Subtask, groups int) statebackend.KeyGroupRange {
 func (t *Table[K, A]) entryBytes() int {
 	var e entry[K, A]
 	return int(unsafe.Sizeof(e)) + int(unsafe.Sizeof(e.key)) + 16
+}
+
+// baseBytes is what an entry of a key counts for without its accumulator's heap memory. A key that is not native is there
+// twice, once encoded.
+func (t *Table[K, A]) baseBytes(k *K) int {
+	n := t.entryBytes()
+	if t.keyHeap == nil {
+		return n
+	}
+	if t.native {
+		return n + t.keyHeap(k)
+	}
+	return n + 2*t.keyHeap(k)
 }
 
 // lookup returns the segment of a window, or nil.
@@ -198,7 +212,8 @@ func (t *Table[K, A]) insert(s *segment[K, A], k K) (*entry[K, A], error) {
 		e = s.slot()
 	}
 	// A snapshot that is still being encoded is older than the entry: it must not take it up.
-	*e = entry[K, A]{key: k, size: int32(t.entryBytes()), saved: t.epoch - 1}
+	*e = entry[K, A]{key: k, saved: t.epoch - 1}
+	e.size = int32(min(t.baseBytes(&e.key), math.MaxInt32))
 	if t.evicts {
 		e.flags = flagUsed
 	}
@@ -214,7 +229,6 @@ func (t *Table[K, A]) insert(s *segment[K, A], k K) (*entry[K, A], error) {
 			return nil, fmt.Errorf("decode key %v: %w", Brief(k), err)
 		}
 		s.encoded[string(t.keyBuf)] = e
-		e.size += int32(len(t.keyBuf))
 	}
 	t.used += int64(e.size)
 	t.resident++
@@ -272,7 +286,7 @@ func (t *Table[K, A]) touch(s *segment[K, A], e *entry[K, A]) error {
 
 // resized must follow a change of an accumulator that has heap memory of its own.
 func (t *Table[K, A]) resized(e *entry[K, A]) {
-	n := int32(min(t.entryBytes()+t.size(&e.acc), math.MaxInt32))
+	n := int32(min(t.baseBytes(&e.key)+t.size(&e.acc), math.MaxInt32))
 	t.used += int64(n - e.size)
 	e.size = n
 }
