@@ -20,7 +20,7 @@ trap 'if [ -n "$pid" ]; then kill -9 "$pid" 2>/dev/null || true; wait "$pid" 2>/
 
 binary=${BINARY:-$work/flights}
 if [ -z "${BINARY:-}" ]; then
-	echo "building the example with RocksDB (the first time takes a minute) ..."
+	echo "building the example with RocksDB (the first time takes some minutes) ..."
 	go build -tags rocksdb -o "$binary" ./examples/flights
 fi
 rows=$(go run ./examples/flights/internal/check -rows "$input")
@@ -97,5 +97,5 @@ if ! wait "$pid"; then
 fi
 pid=
 last=$(grep -E '^ *read flights ' "$work/log" | tail -1 | tr -d , | awk '{ print $4 }')
-echo "read $last records since the last restore: $((total + last)) in all, of $rows"
+echo "read $last records since the last restore: $((total + last)) in all, of $rows: what came after a restored checkpoint is read again"
 go run ./examples/flights/internal/check "$input" "$work/out"

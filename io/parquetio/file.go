@@ -11,6 +11,8 @@ import (
 
 	"github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/format"
+
+	"github.com/millstream/millstream/sdk/connector"
 )
 
 // expand returns the files that path names, sorted.
@@ -70,10 +72,26 @@ func openFile(path string) (_ *file, err error) {
 		})
 		return err
 	})
+	if err == nil {
+		err = checkCompression(out.parquet.Metadata())
+	}
 	if err != nil {
 		return nil, err
 	}
 	return out, nil
+}
+
+// checkCompression refuses LZ4_RAW: of pages so compressed the library (parquet-go 0.32.0) now and then returns other
+// values than were written, and other ones each time, without an error.
+func checkCompression(m *format.FileMetaData) error {
+	for _, g := range m.RowGroups {
+		for _, c := range g.Columns {
+			if c.MetaData.Codec == format.Lz4Raw {
+				return connector.Permanent(fmt.Errorf("its column %q is compressed by LZ4_RAW, which cannot be read reliably: write the file anew with another compression, such as zstd or snappy", strings.Join(c.MetaData.PathInSchema, ".")))
+			}
+		}
+	}
+	return nil
 }
 
 const magic = "PAR1"

@@ -231,8 +231,8 @@ func TestRandomFilesComeBack(t *testing.T) {
 			parquet.DataPageVersion(1 + r.IntN(2)),
 			[]parquet.WriterOption{
 				parquet.Compression(&parquet.Zstd), parquet.Compression(&parquet.Snappy), parquet.Compression(&parquet.Gzip),
-				parquet.Compression(&parquet.Lz4Raw), parquet.Compression(&parquet.Brotli), parquet.Compression(&parquet.Uncompressed),
-			}[r.IntN(6)],
+				parquet.Compression(&parquet.Brotli), parquet.Compression(&parquet.Uncompressed),
+			}[r.IntN(5)],
 		}
 		if r.IntN(2) == 0 {
 			opts = append(opts, parquet.DefaultEncoding(&parquet.RLEDictionary))
@@ -242,6 +242,15 @@ func TestRandomFilesComeBack(t *testing.T) {
 		if diff := cmp.Diff(rows, append([]row{}, got...)); err != nil || diff != "" {
 			t.Fatalf("file %d: %v (-want +got):\n%.3000s\n%s", try, err, diff, again)
 		}
+	}
+}
+
+// TestLZ4IsRefused: the library decodes it wrongly now and then, in silence.
+func TestLZ4IsRefused(t *testing.T) {
+	name := writeFile(t, filepath.Join(t.TempDir(), "f"), randomRows(rand.New(rand.NewPCG(1, 2)), 3), parquet.Compression(&parquet.Lz4Raw))
+	_, err := Source[row](name).Splits(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "LZ4_RAW") || !strings.Contains(err.Error(), name) || !errors.Is(err, connector.ErrPermanent) {
+		t.Errorf("error %v", err)
 	}
 }
 
