@@ -195,7 +195,7 @@ type aggregateInput[K comparable, A, Out any] struct {
 	info   collection
 	typ    reflect.Type                                                // of the elements
 	whole  func() aggregateInput[K, A, Out]                            // the same input, but in whole windows
-	edge   func(a kernel.Aggregation[K, A, Out], lift int) kernel.Edge // lift: see liftMax
+	edge   func(a kernel.Aggregation[K, A, Out], lift int) kernel.Edge // lift: kernel.Lifting.Max
 	late   func(p *Pipeline) kernel.Port
 	kernel func() kernel.AggregateInput[K, A, Out]
 }
@@ -214,9 +214,6 @@ func inputAt[K comparable, V, A, Out any](name string, i int, in PCollection[KV[
 		p: in.p, ok: true, info: in.info(), typ: reflect.TypeFor[KV[K, V]](),
 		whole: func() aggregateInput[K, A, Out] { return inputAt[K, V, A, Out](name, i, whole(name, i, in), add) },
 		edge: func(a kernel.Aggregation[K, A, Out], lift int) kernel.Edge {
-			if lift < 0 {
-				return keyed(in, a.Key)
-			}
 			e := forward(in)
 			return kernel.Lifting[K, V, A]{
 				Key: a.Key, Acc: a.Acc, Create: a.Create, Add: add, Max: lift, Codec: e.Codec.(*kernel.Codec[KV[K, V]]),
@@ -304,7 +301,16 @@ func aggregate[K comparable, A, Out any](a aggregation[K, A, Out], config groupC
 			c.windowing.Fn = fn
 		}
 	}
-	lift := liftMax(w, a.combine, len(config.late) > 0, reflect.TypeFor[A](), &n.Spec)
+	lift := 0 // kernel.Lifting.Max
+	if a.combine {
+		why := notLifted(w, len(config.late) > 0)
+		if why == "" {
+			lift = liftMax(reflect.TypeFor[A]())
+			n.Spec = append(n.Spec, "lifting=on")
+		} else {
+			n.Spec = append(n.Spec, "lifting=off: "+why)
+		}
+	}
 	c.sliced = false
 	c.windowing.Trigger = continuation(c.windowing.Trigger)
 	outs := []collection{c}
@@ -322,33 +328,28 @@ func aggregate[K comparable, A, Out any](a aggregation[K, A, Out], config groupC
 	return out
 }
 
-// liftMax is kernel.Lifting.Max of a step: 0 if it does not lift, and -1 if it never can. It adds to spec why.
-func liftMax(w Windowing, combine, late bool, acc reflect.Type, spec *[]string) int {
-	sessions, _ := w.Fn.(window.SessionsFn)
-	why := ""
+// notLifted says why a combine is not lifted: its panes depend on more than the watermark. It returns "" if it is.
+func notLifted(w Windowing, late bool) string {
+	sessions, ok := w.Fn.(window.SessionsFn)
 	switch {
-	case !combine:
-		return -1
-	case w.Fn == window.Fn(sessions) && !sessions.Merged:
-		why = "sessions"
+	case ok && !sessions.Merged:
+		return "sessions"
 	case w.Trigger.EarlyCount > 0:
-		why = "early panes"
+		return "early panes"
 	case w.AllowedLateness > 0:
-		why = "allowed lateness"
+		return "allowed lateness"
 	case late:
-		why = "LateTo"
-	case hasPointers(acc):
-		*spec = append(*spec, "lifting=on")
+		return "LateTo"
+	}
+	return ""
+}
+
+// liftMax is kernel.Lifting.Max of a combine that is lifted.
+func liftMax(acc reflect.Type) int {
+	if hasPointers(acc) {
 		return 256 // accumulators may be large
-	default:
-		*spec = append(*spec, "lifting=on")
-		return 16 << 10
 	}
-	*spec = append(*spec, "lifting=off: "+why)
-	if why == "sessions" {
-		return -1
-	}
-	return 0
+	return 16 << 10
 }
 
 // continuation is the trigger of what an aggregation emits: each pane is passed on at once (Beam's

@@ -57,8 +57,6 @@ type keyedParDo[K comparable, V, Out any] struct {
 	state   *Table[K, keyState]
 	windows []*segment[K, keyState] // in the order of their ends
 	wakes   *wakeups[K]
-	due     []wakeKey[K] // their wake-ups have come; those before dueAt are done
-	dueAt   int
 	overdue bool // a timer was set at or before w by an element
 
 	call   call[K] // in progress

@@ -20,23 +20,7 @@ func (o *keyedParDo[K, V, Out]) Watermark(w eventtime.Time, budget int) (bool, e
 // fire fires the timers at or before the watermark, about budget of them, and returns true when none is
 // left.
 func (o *keyedParDo[K, V, Out]) fire(budget *int) (bool, error) {
-	for {
-		for ; o.dueAt < len(o.due); o.dueAt++ {
-			if done, err := o.wake(o.due[o.dueAt], budget); !done || err != nil {
-				return false, err
-			}
-		}
-		clear(o.due)
-		o.due, o.dueAt = o.due[:0], 0
-		if *budget <= 0 {
-			return false, nil
-		}
-		var done bool
-		var err error
-		if o.due, done, err = o.wakes.due(o.due, o.w, budget); done || err != nil {
-			return done, err
-		}
-	}
+	return o.wakes.fire(o.w, budget, o.wake)
 }
 
 // wake fires the due timers of a key and window, and moves its wake-up. It returns false if the budget ends
@@ -99,7 +83,7 @@ func timestampOf[K comparable](at eventtime.Time, k wakeKey[K]) eventtime.Time {
 
 // loadDue fetches the states of the due keys that were evicted, all at once.
 func (o *keyedParDo[K, V, Out]) loadDue() error {
-	for _, k := range o.due[o.dueAt:] {
+	for _, k := range o.wakes.waiting() {
 		if err := o.want(k.key, k.win); err != nil {
 			return err
 		}

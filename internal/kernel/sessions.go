@@ -21,9 +21,7 @@ type sessions[K comparable, A, Out any] struct {
 	all    *segment[K, sessionList[A]] // the one of state; nil before the first key
 	wakes  *wakeups[K]
 
-	w     eventtime.Time
-	due   []wakeKey[K] // woken; those before dueAt are done
-	dueAt int
+	w eventtime.Time
 }
 
 // session is an open window of a key.
@@ -246,38 +244,19 @@ func (o *sessions[K, A, Out]) fire(e *entry[K, sessionList[A]], s *session[A], t
 // Watermark implements Operator: sessions fire at their end and go at their expiry.
 func (o *sessions[K, A, Out]) Watermark(w eventtime.Time, budget int) (bool, error) {
 	o.w = w
-	done, err := o.advance(&budget)
+	done, err := o.wakes.fire(w, &budget, o.wake)
 	return done, o.settle(err)
 }
 
-func (o *sessions[K, A, Out]) advance(budget *int) (bool, error) {
-	for {
-		for ; o.dueAt < len(o.due); o.dueAt++ {
-			if done, err := o.wake(o.due[o.dueAt].key, budget); !done || err != nil {
-				return false, err
-			}
-		}
-		clear(o.due)
-		o.due, o.dueAt = o.due[:0], 0
-		if *budget <= 0 {
-			return false, nil
-		}
-		var done bool
-		var err error
-		if o.due, done, err = o.wakes.due(o.due, o.w, budget); done || err != nil {
-			return done, err
-		}
-	}
-}
-
 // wake does what is due for a key, and moves its wake-up. It returns false if the budget ends before.
-func (o *sessions[K, A, Out]) wake(k K, budget *int) (bool, error) {
+func (o *sessions[K, A, Out]) wake(woken wakeKey[K], budget *int) (bool, error) {
+	k := woken.key
 	if o.all == nil {
 		return false, fmt.Errorf("key %v has a wake-up but no step has sessions", Brief(k))
 	}
 	e, err := o.state.find(o.all, k)
 	if err == nil && e == nil && o.all.spilled {
-		for _, d := range o.due[o.dueAt:] {
+		for _, d := range o.wakes.waiting() {
 			if err := o.want(d.key); err != nil {
 				return false, err
 			}

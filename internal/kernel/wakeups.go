@@ -21,6 +21,9 @@ type wakeups[K comparable] struct {
 	table  *Table[wakeKey[K], eventtime.Time]
 	levels [levels]level[K]
 	peeked *segment[wakeKey[K], eventtime.Time] // of level 0: not looked through to its end yet
+
+	due  []wakeKey[K] // their wake-ups have come; those before next have been woken
+	next int
 }
 
 // level is the buckets of one width. A wake-up before until lies here, unless it is before that of a finer
@@ -179,10 +182,35 @@ func (x *wakeups[K]) move(k wakeKey[K], from, to eventtime.Time) error {
 	return x.table.put(s, k, to)
 }
 
-// due appends to dst some of the keys and windows whose wake-ups are at or before w, about budget of them.
+// fire calls wake for the keys and windows whose wake-ups are at or before w, within budget, and returns true when
+// none is left. wake moves the wake-up, or returns false if the budget ends before; then it is called again for the same.
+func (x *wakeups[K]) fire(w eventtime.Time, budget *int, wake func(k wakeKey[K], budget *int) (bool, error)) (bool, error) {
+	for {
+		for ; x.next < len(x.due); x.next++ {
+			if done, err := wake(x.due[x.next], budget); !done || err != nil {
+				return false, err
+			}
+		}
+		clear(x.due)
+		x.due, x.next = x.due[:0], 0
+		if *budget <= 0 {
+			return false, nil
+		}
+		var done bool
+		var err error
+		if x.due, done, err = x.find(x.due, w, budget); done || err != nil {
+			return done, err
+		}
+	}
+}
+
+// waiting is what fire has found and not woken, beginning with what it wakes now.
+func (x *wakeups[K]) waiting() []wakeKey[K] { return x.due[x.next:] }
+
+// find appends to dst some of the keys and windows whose wake-ups are at or before w, about budget of them.
 // Each is appended again until its wake-up has moved, which must be before the next call. done says that
 // none is left; otherwise there may be none in dst although there are more.
-func (x *wakeups[K]) due(dst []wakeKey[K], w eventtime.Time, budget *int) (_ []wakeKey[K], done bool, err error) {
+func (x *wakeups[K]) find(dst []wakeKey[K], w eventtime.Time, budget *int) (_ []wakeKey[K], done bool, err error) {
 	for *budget > 0 && len(dst) == 0 {
 		tenths := &x.levels[0].buckets
 		if from := x.leaving(); from != nil {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/millstream/millstream/sdk/connector"
 	"github.com/millstream/millstream/testing/connectortest"
+	"github.com/millstream/millstream/testing/seeds"
 )
 
 const sample = "../../examples/flights/testdata/flights-100k.parquet"
@@ -127,13 +128,8 @@ func read[T any](t testing.TB, s *FileSource[T], most int) (out []T, err error) 
 }
 
 func seeded(t *testing.T) (*rand.Rand, string) {
-	seed := uint64(time.Now().UnixNano())
-	if s := os.Getenv("PARQUETIO_SEED"); s != "" {
-		if _, err := fmt.Sscan(s, &seed); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return rand.New(rand.NewPCG(seed, 0)), fmt.Sprintf("run again: PARQUETIO_SEED=%d go test -run '%s'", seed, t.Name())
+	seed, _ := seeds.From(t, 1)
+	return rand.New(rand.NewPCG(seed, 0)), fmt.Sprintf("run again: %s=%d go test ./io/parquetio -run '%s'", seeds.SeedVar, seed, t.Name())
 }
 
 func TestSourceConforms(t *testing.T) {

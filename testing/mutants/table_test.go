@@ -22,6 +22,7 @@ const (
 	mergerGo     = "internal/engine/merger.go"
 	jobGo        = "internal/engine/job.go"
 	tableGo      = "internal/kernel/table.go"
+	passGo       = "internal/kernel/tablepass.go"
 	snapshotGo   = "internal/kernel/tablesnapshot.go"
 	aggregateGo  = "internal/kernel/aggregate.go"
 	paneGo       = "internal/kernel/pane.go"
@@ -118,15 +119,15 @@ var mutants = []mutant{
 		"s.chain.all = true\n", "", lateJobs},
 	{"elements are taken in the midst of a firing", subtaskGo,
 		"p, ok := s.inbox.pop(true)", "p, ok := s.inbox.pop(false)", lateJobs},
-	{"a firing forgets how far it came", tableGo,
+	{"a firing forgets how far it came", passGo,
 		"for ; !f.spilled; f.at++ {", "for f.at = 0; !f.spilled; f.at++ {", table},
-	{"an entry is fired again from the backend", tableGo,
+	{"an entry is fired again from the backend", passGo,
 		"if e, err := t.find(s, k); e != nil || err != nil {\n\t\t\treturn !more, err // resident", "if e, err := t.find(s, k); e != nil && err != nil {\n\t\t\treturn !more, err // resident", table},
-	{"an entry that is gone is fired again", tableGo,
+	{"an entry that is gone is fired again", passGo,
 		"if e.flags&flagDead != 0 {\n\t\t\tcontinue\n\t\t}\n\t\t*budget--", "*budget--", table},
-	{"a snapshot in the midst of a firing brings fired entries back", tableGo,
+	{"a snapshot in the midst of a firing brings fired entries back", passGo,
 		"if err := t.tombstone(s, e.key); err != nil {\n\t\t\t\treturn err\n\t\t\t}\n\t\t\te.flags &^= flagStored", "e.flags &^= flagStored", table},
-	{"a snapshot in the midst of a firing brings fired entries of the backend back", tableGo,
+	{"a snapshot in the midst of a firing brings fired entries of the backend back", passGo,
 		"r.End = statebackend.After(nil, s.cursor.after)\n\t\tt.open.DeleteRange(r)", "r.End = statebackend.After(nil, s.cursor.after)", table},
 	{"a merged watermark goes back", mergerGo,
 		"m.merged = max(m.merged, least)", "m.merged = least", merger},
@@ -146,7 +147,7 @@ var mutants = []mutant{
 		"if t.pending != nil {\n\t\tif err := t.pending.save(s, e); err != nil {\n\t\t\treturn err\n\t\t}\n\t}\n\tchanged :=", "changed :=", table},
 	{"an entry is removed before the pending snapshot has it", tableGo,
 		"if t.pending != nil {\n\t\tif err := t.pending.save(s, e); err != nil {\n\t\t\treturn err\n\t\t}\n\t}\n\tif e.flags&flagStored != 0 {", "if e.flags&flagStored != 0 {", table},
-	{"an entry is gone before the pending snapshot has it", tableGo,
+	{"an entry is gone before the pending snapshot has it", passGo,
 		"if t.pending != nil {\n\t\tif err := t.pending.save(s, e); err != nil {\n\t\t\treturn err\n\t\t}\n\t}\n\tt.drop(s, e)\n\te.epoch = 0", "t.drop(s, e)\n\te.epoch = 0", table},
 	{"an entry is fired before the pending snapshot has it", aggregateGo,
 		"if p := o.table.pending; p != nil {", "if p := o.table.pending; false {", panes},
@@ -162,7 +163,7 @@ var mutants = []mutant{
 		"if err := t.writeBack(); err != nil {\n\t\t\treturn nil, err\n\t\t}\n", "", table},
 	{"a snapshot takes up an entry that came after it", tableGo,
 		", saved: t.epoch - 1}", "}", table},
-	{"a snapshot takes up a version that was evicted after it", tableGo,
+	{"a snapshot takes up a version that was evicted after it", passGo,
 		", flags: flagClean | flagStored}", "}", table},
 
 	// 10. An eviction loses nothing.
