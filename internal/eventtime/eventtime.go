@@ -57,14 +57,9 @@ func (t Time) Floor(step, offset int64) Time {
 
 // FromTime converts, rounding down to the millisecond and clamping.
 func FromTime(t time.Time) Time {
-	s := t.Unix()
-	if s >= int64(Max)/1000 {
-		return Max
-	}
-	if s <= int64(Min)/1000 {
-		return Min
-	}
-	return Time(s*1000 + int64(t.Nanosecond())/1e6)
+	// Far outside, seconds in milliseconds would wrap.
+	s := min(max(t.Unix(), int64(Min)/1000-2), int64(Max)/1000+2)
+	return Clamp(Time(s*1000 + int64(t.Nanosecond())/1e6))
 }
 
 // OfElement converts the time of an element. It is before Max, so that a window can hold it.

@@ -53,3 +53,11 @@ func TestFromTimeFloorsAndClamps(t *testing.T) {
 		}
 	}
 }
+
+func TestFromTimeIsExactUpToTheEndsOfTime(t *testing.T) {
+	for _, ms := range []Time{Min, Min + 1, Min + 999, Min + 1801, Max - 1801, Max - 1, Max} {
+		if got := FromTime(ms.Time()); got != ms {
+			t.Errorf("FromTime of %d is %d", int64(ms), int64(got))
+		}
+	}
+}

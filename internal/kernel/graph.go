@@ -74,7 +74,7 @@ func (s StatePart) String() string {
 
 // SinkNode is the part of a sink that runs beside the coordinator.
 type SinkNode struct {
-	Check  func(ctx context.Context) error
+	Check  func(ctx context.Context, pending bool) error // see connector.Checker
 	Start  func(ctx context.Context, fresh bool) error
 	Commit func(ctx context.Context, checkpoint int64, committables [][]byte) error
 }

@@ -18,7 +18,7 @@ type SinkSpec[T, C any] struct {
 func (s SinkSpec[T, C]) Node() *SinkNode {
 	n := &SinkNode{
 		Start: func(context.Context, bool) error { return nil },
-		Check: func(context.Context) error { return nil },
+		Check: func(context.Context, bool) error { return nil },
 		Commit: func(ctx context.Context, checkpoint int64, committables [][]byte) error {
 			cs := make([]C, len(committables))
 			for i, b := range committables {

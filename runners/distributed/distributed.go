@@ -349,7 +349,7 @@ func (c *Config) takeUp(ctx context.Context, p Program, g *kernel.Graph, claiman
 	for _, n := range taken.Notes {
 		c.Logger.Warn(n)
 	}
-	o.Generation, o.Ledger = taken.Generation, taken.Ledger
+	o.Generation, o.Ledger, o.Abandoned = taken.Generation, taken.Ledger, taken.Abandoned
 	o.Core.Pending, o.Core.NextID = taken.Pending, taken.NextID
 	if taken.Last != nil {
 		o.Core.Last = &taken.Last.Checkpoint

@@ -292,7 +292,7 @@ func (f fileSink) Commit(_ context.Context, checkpoint int64, parts []staged) er
 			if _, err = os.Stat(to); err == nil {
 				continue // done before
 			}
-			return fmt.Errorf("checkpoint %d: neither %s nor %s exists: output is lost", checkpoint, from, to)
+			return connector.Permanent(fmt.Errorf("checkpoint %d: neither %s nor %s exists: output is lost", checkpoint, from, to))
 		}
 		if err != nil {
 			return err

@@ -481,3 +481,48 @@ func TestWorkersThatCannotJoinEndTheJob(t *testing.T) {
 	r.env = append(r.env, "DISTRIBUTED_TEST_WORKERS_FAIL=1")
 	r.failure(r.start(), "workers end before they join", "this worker was told to fail")
 }
+
+// TestOutputThatWasTakenAwayIsNoConcernOfALaterStart: of a finished job everything is committed, so that its files may be
+// moved; and who begins anew may have removed what the run before had staged.
+func TestOutputThatWasTakenAwayIsNoConcernOfALaterStart(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, 5_000, 0).durable()
+	away := func() {
+		t.Helper()
+		if err := os.RemoveAll(r.s.out); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Mkdir(r.s.out, 0o777); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := r.start().Wait(); err != nil {
+		t.Fatal(err)
+	}
+	r.exact()
+	away()
+	if err := r.start("--restore=latest").Wait(); err != nil {
+		t.Fatalf("a finished job, restored after its output was moved: %v", err)
+	}
+	if err := r.start("--new-run").Wait(); err != nil {
+		t.Fatalf("a new run: %v", err)
+	}
+	r.exact()
+
+	away()
+	r.env = append(r.env, "MILLSTREAM_FAILPOINTS=after-publish=kill@1")
+	if err := r.start("--new-run").Wait(); err == nil {
+		t.Fatal("the failpoint was not met")
+	}
+	r.env = r.env[:len(r.env)-1]
+	r.orphans += 2
+	away()
+	r.failure(r.start("--restore=latest"), "output is lost")
+	if err := r.start("--new-run").Wait(); err != nil {
+		t.Fatalf("a new run after output was lost: %v", err)
+	}
+	if !strings.Contains(r.log.String(), "output of the run before this one is lost") {
+		t.Error("the loss was not told")
+	}
+	r.exact()
+}

@@ -122,7 +122,8 @@ type Starter interface {
 }
 
 // Checker is an optional part of a Sink, called by the runner before a new run takes a job over. It refuses what
-// Start would refuse with fresh true, and changes nothing: the run before may still be restored.
+// Start would refuse with fresh true, and leaves alone what the run before has written: that may still be restored.
+// pending says that output of that run will be committed between Check and Start.
 type Checker interface {
-	Check(ctx context.Context) error
+	Check(ctx context.Context, pending bool) error
 }

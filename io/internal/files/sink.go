@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -82,16 +83,9 @@ func (s *Sink[T]) Start(_ context.Context, fresh bool) error {
 }
 
 func (s *Sink[T]) start(fresh bool) error {
-	if err := makeDir(s.dir); err != nil {
-		return fmt.Errorf("make output directory: %w", explain(err))
-	}
-	began, err := s.probe()
+	entries, began, err := s.list()
 	if err != nil {
-		return fmt.Errorf("write into output directory %s: %w", s.dir, explain(err))
-	}
-	entries, err := os.ReadDir(s.dir)
-	if err != nil {
-		return fmt.Errorf("list output directory: %w", explain(err))
+		return err
 	}
 	if fresh {
 		if err := s.leftover(entries); err != nil {
@@ -113,15 +107,33 @@ func (s *Sink[T]) start(fresh bool) error {
 }
 
 // Check implements [connector.Checker].
-func (s *Sink[T]) Check(context.Context) error {
-	entries, err := os.ReadDir(s.dir)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil // it will be made
-	case err != nil:
-		return fmt.Errorf("list output directory: %w", explain(err))
+func (s *Sink[T]) Check(_ context.Context, pending bool) error {
+	entries, _, err := s.list()
+	if err != nil {
+		return err
 	}
-	return s.leftover(entries)
+	if err := s.leftover(entries); err != nil {
+		return err
+	}
+	if pending && !s.o.Append && slices.ContainsFunc(entries, func(e os.DirEntry) bool { return isStaged(e.Name()) }) {
+		return fmt.Errorf("output directory %s holds staged output of the run before, which may be committed still: give a new run an empty directory", s.dir)
+	}
+	return nil
+}
+
+// list makes the directory if it is missing, finds out whether it can be written, and lists it. began is when that began, by
+// the clock of the file system.
+func (s *Sink[T]) list() (entries []os.DirEntry, began time.Time, err error) {
+	if err := makeDir(s.dir); err != nil {
+		return nil, began, fmt.Errorf("make output directory: %w", explain(err))
+	}
+	if began, err = s.probe(); err != nil {
+		return nil, began, fmt.Errorf("write into output directory %s: %w", s.dir, explain(err))
+	}
+	if entries, err = os.ReadDir(s.dir); err != nil {
+		return nil, began, fmt.Errorf("list output directory: %w", explain(err))
+	}
+	return entries, began, nil
 }
 
 // leftover refuses data of an earlier run.

@@ -140,6 +140,34 @@ func TestSinkCommitsAPartWhereItWasStaged(t *testing.T) {
 	}
 }
 
+// A new run must not be let in where the run before still has something to commit: it would be refused afterwards.
+func TestSinkCheckRefusesADirectoryWithPendingOutput(t *testing.T) {
+	dir := t.TempDir()
+	parts := prepare(t, rowSink(dir), 0, 1, 1)
+	before := names(t, dir)
+	for pending, fails := range map[bool]bool{false: false, true: true} {
+		if err := rowSink(dir).Check(t.Context(), pending); (err != nil) != fails {
+			t.Errorf("pending %v: error %v", pending, err)
+		}
+		if err := rowSink(dir, appending).Check(t.Context(), pending); err != nil {
+			t.Errorf("pending %v, appending: error %v", pending, err)
+		}
+	}
+	if d := cmp.Diff(before, names(t, dir)); d != "" {
+		t.Errorf("a check changed the directory (-before +after):\n%s", d)
+	}
+	s := rowSink(dir)
+	if err := s.Commit(t.Context(), 1, parts); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Check(t.Context(), false); err == nil {
+		t.Error("data of an earlier run is not refused")
+	}
+	if err := rowSink(filepath.Join(dir, parts[0].final(".jsonl"))).Check(t.Context(), false); err == nil {
+		t.Error("a file is taken for a directory")
+	}
+}
+
 func TestSinkDoesNotSweepWhatIsNewerThanItsStart(t *testing.T) {
 	dir := t.TempDir()
 	name := filepath.Join(dir, ".millstream-ABCDEFGHIJKLMNOPQRSTUVWXYZ.part")

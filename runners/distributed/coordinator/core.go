@@ -401,7 +401,7 @@ func (c *Core) published(e Published) {
 
 func (c *Core) committed(e Committed) {
 	if err := c.commits.done(e, c.now); err != nil {
-		c.fail(fmt.Errorf("%w; checkpoint %d lists the output: restart with --restore=latest to commit it", err, c.lastID()))
+		c.fail(fmt.Errorf("%w; checkpoint %d lists the output: restart with --restore=latest to commit it", err, max(c.lastID(), e.Checkpoint)))
 	}
 }
 

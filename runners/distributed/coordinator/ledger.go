@@ -127,6 +127,7 @@ type Taken struct {
 	Last       *checkpoint.Manifest // to restore, or nil
 	Pending    []checkpoint.Output  // of the newest manifest: to commit first
 	NextID     int64
+	Abandoned  int64    // output up to this checkpoint is that of a run which is not restored
 	Notes      []string // for the operator
 }
 
@@ -152,8 +153,8 @@ func Open(ctx context.Context, store *storage.Store, r Restore, fit Fit) (*Taken
 		return nil, err
 	}
 	if fresh {
-		if err := fit.check(ctx); err != nil {
-			return nil, err
+		if err := fit.check(ctx, log, r.NewRun); err != nil {
+			return nil, errors.Join(append([]error{err}, hints(notes)...)...)
 		}
 	}
 	notes = append(cut, notes...)
@@ -172,6 +173,9 @@ func Open(ctx context.Context, store *storage.Store, r Restore, fit Fit) (*Taken
 		}
 		t.Pending = m.Pending
 		t.NextID = m.Checkpoint.ID + 1
+		if r.NewRun {
+			t.Abandoned = m.Checkpoint.ID
+		}
 		if r.NewRun && len(m.Pending) > 0 {
 			t.note(fit, m, "committing what checkpoint %d promised")
 		}
@@ -257,11 +261,31 @@ func cutShort(ctx context.Context, log *commitlog.Log, store *storage.Store, r R
 }
 
 // check finds what would stop a new run at once: before its claim, behind which nobody reads.
-func (f Fit) check(ctx context.Context) error {
+func (f Fit) check(ctx context.Context, log *commitlog.Log, newRun bool) error {
+	pending := map[string]bool{} // steps whose output the newest manifest lists
+	for e, err := range log.Manifests(ctx) {
+		if err != nil {
+			return fmt.Errorf("read the newest checkpoint: %w", err)
+		}
+		if !newRun {
+			break // its output was committed when this run began
+		}
+		m, err := readManifest(e)
+		if err == nil {
+			err = f.canCommit(m)
+		}
+		if err != nil {
+			return fmt.Errorf("commit what slot %d lists, before a new run: %w", e.Slot, err)
+		}
+		for _, o := range m.Pending {
+			pending[o.Node] = true
+		}
+		break
+	}
 	for _, n := range f.Graph.Nodes {
 		var err error
 		if n.Sink != nil {
-			err = n.Sink.Check(ctx)
+			err = n.Sink.Check(ctx, pending[n.Name])
 		}
 		if n.Splits != nil {
 			_, err = n.Splits(ctx)
@@ -271,6 +295,14 @@ func (f Fit) check(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// hints are notes for the operator as parts of an error.
+func hints(notes []string) (errs []error) {
+	for _, n := range notes {
+		errs = append(errs, errors.New(n))
+	}
+	return errs
 }
 
 // choose turns what the operator wants into what to claim. fresh says that nothing is restored.

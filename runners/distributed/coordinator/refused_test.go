@@ -23,7 +23,7 @@ func TestARefusedNewRunLeavesTheLogAlone(t *testing.T) {
 	}
 	refuse := error(nil)
 	fit := Fit{Job: "p", KeyGroups: 8, Parallelism: 1, Graph: &kernel.Graph{Nodes: []*kernel.Node{{
-		Name: "write", Sink: &kernel.SinkNode{Check: func(context.Context) error { return refuse }},
+		Name: "write", Sink: &kernel.SinkNode{Check: func(context.Context, bool) error { return refuse }},
 	}}}}
 	first, err := Open(t.Context(), store, Restore{From: "none", Retain: 10}, fit)
 	if err != nil {

@@ -38,6 +38,7 @@ type Options struct {
 	Settings   *control.Settings
 	Core       Config // Parallelism and Subtasks are filled in
 	Ledger     Ledger
+	Abandoned  int64                   // see Taken.Abandoned
 	Bulk       *checkpoint.MemoryStore // for a job without a checkpoint directory
 	Logger     *slog.Logger
 }
@@ -58,6 +59,7 @@ type Server struct {
 	asks     chan func() // run by Run's goroutine
 	done     chan struct{}
 
+	settled bool        // the newest manifest lists no output; the ledger's goroutine owns it
 	ledger  chan func() // run one after the other, by the ledger's goroutine
 	working sync.WaitGroup
 
@@ -156,7 +158,22 @@ func (s *Server) Run(ctx context.Context) error {
 	close(s.done)
 	cancel()
 	s.working.Wait()
+	if end.Err == nil {
+		s.settle(context.WithoutCancel(ctx))
+	}
 	return end.Err
+}
+
+// settle publishes the last checkpoint once more, without the output that it listed: all of that is committed, and what
+// becomes of it from now on is no concern of a later start.
+func (s *Server) settle(ctx context.Context) {
+	if s.core.last == nil || !s.core.commits.empty() || s.settled {
+		return
+	}
+	m := s.manifest(&checkpoint.Manifest{Checkpoint: *s.core.last})
+	if err := s.o.Ledger.Publish(ctx, m); err != nil {
+		s.logger.Warn("that all output is committed could not be noted", "error", err)
+	}
 }
 
 // tell gives an event to the core, unless the job is over.
@@ -321,6 +338,7 @@ func (s *Server) manifest(m *checkpoint.Manifest) *checkpoint.Manifest {
 }
 
 func (s *Server) publish(ctx context.Context, a Publish) error {
+	s.settled = len(a.Manifest.Pending) == 0
 	if err := failpoint.Hit("before-publish"); err != nil {
 		return err
 	}
@@ -337,7 +355,12 @@ func (s *Server) commit(ctx context.Context, a Commit) error {
 		if n == nil || n.Sink == nil {
 			return storage.Permanent(fmt.Errorf("step %q is no sink", o.Node))
 		}
-		if err := n.Sink.Commit(ctx, o.Checkpoint, o.Committables); err != nil {
+		err := n.Sink.Commit(ctx, o.Checkpoint, o.Committables)
+		switch {
+		case err != nil && permanent(err) && o.Checkpoint <= s.o.Abandoned:
+			// The operator has begun anew, and may have removed what was there.
+			s.logger.Error("output of the run before this one is lost", "step", o.Node, "checkpoint", o.Checkpoint, "error", err)
+		case err != nil:
 			return fmt.Errorf("step %q: %w", o.Node, err)
 		}
 		if err := failpoint.Hit("mid-commit"); err != nil {
