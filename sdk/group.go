@@ -144,7 +144,7 @@ type coAcc[A, B any] struct {
 // CoGroupByKey gives, for each key and window, all values of both inputs. They must be windowed alike.
 func CoGroupByKey[K comparable, A, B any](name string, left PCollection[KV[K, A]], right PCollection[KV[K, B]], opts ...GroupOption) PCollection[KV[K, CoGroup[A, B]]] {
 	config := groupConfigOf(left.p, opts)
-	if left.usable(name) && right.usable(name) && left.info().windowing != right.info().windowing {
+	if left.usable(name) && right.usable(name) && left.info().windowing.String() != right.info().windowing.String() {
 		left.p.errorf(name, "its inputs are windowed unlike: %v and %v; window both with the same WindowInto", left.info().windowing, right.info().windowing)
 		return PCollection[KV[K, CoGroup[A, B]]]{p: left.p}
 	}
@@ -248,12 +248,17 @@ func aggregate[K comparable, A, Out any](a aggregation[K, A, Out], config groupC
 		return out
 	}
 	w := inputs[0].info.windowing
-	if w.Fn == window.Fn(window.Global()) && !inputs[0].info.bounded && w.Trigger.EarlyCount == 0 {
+	early, late, ok := trigger.Counts(w.Trigger)
+	if !ok {
+		p.errorf(a.name, "the trigger %v is not there yet", w.Trigger)
+		return out
+	}
+	if w.Fn == window.Fn(window.Global()) && !inputs[0].info.bounded && early == 0 {
 		p.errorf(a.name, "its input is unbounded and in the global window, which never ends, so nothing would come out: use WindowInto, or a trigger with Early")
 		return out
 	}
 	// Slices serve windows that fire once, at their end; otherwise each element goes into each of its windows.
-	sliced := w.Trigger == trigger.AfterWatermark() && w.AllowedLateness == 0
+	sliced := early == 0 && w.AllowedLateness == 0
 	for _, in := range inputs {
 		sliced = sliced && in.info.sliced
 	}
@@ -265,8 +270,8 @@ func aggregate[K comparable, A, Out any](a aggregation[K, A, Out], config groupC
 	spec := kernel.Aggregation[K, A, Out]{
 		Key: key, Acc: acc, Create: a.create, Extract: a.extract, Merge: a.merge, Clone: a.clone, Size: a.size, Identity: a.global && w.Fn == window.Fn(window.Global()),
 		Windowing: kernel.Windowing{
-			Lateness: w.AllowedLateness, EarlyCount: w.Trigger.EarlyCount, LateCount: w.Trigger.LateCount,
-			Accumulating: w.Accumulation == Accumulating,
+			Lateness: w.AllowedLateness, EarlyCount: early, LateCount: late,
+			Accumulating: w.Accumulation == kernel.Accumulating,
 		},
 	}
 	n := &kernel.Node{
@@ -303,7 +308,7 @@ func aggregate[K comparable, A, Out any](a aggregation[K, A, Out], config groupC
 	}
 	lift := 0 // kernel.Lifting.Max
 	if a.combine {
-		why := notLifted(w, len(config.late) > 0)
+		why := notLifted(w, early, len(config.late) > 0)
 		if why == "" {
 			lift = liftMax(reflect.TypeFor[A]())
 			n.Spec = append(n.Spec, "lifting=on")
@@ -329,12 +334,12 @@ func aggregate[K comparable, A, Out any](a aggregation[K, A, Out], config groupC
 }
 
 // notLifted says why a combine is not lifted: its panes depend on more than the watermark. It returns "" if it is.
-func notLifted(w Windowing, late bool) string {
+func notLifted(w kernel.Strategy, early int64, late bool) string {
 	sessions, ok := w.Fn.(window.SessionsFn)
 	switch {
 	case ok && !sessions.Merged:
 		return "sessions"
-	case w.Trigger.EarlyCount > 0:
+	case early > 0:
 		return "early panes"
 	case w.AllowedLateness > 0:
 		return "allowed lateness"
@@ -354,10 +359,13 @@ func liftMax(acc reflect.Type) int {
 
 // continuation is the trigger of what an aggregation emits: each pane is passed on at once (Beam's
 // continuation triggers).
-func continuation(t trigger.Watermark) trigger.Watermark {
-	t.LateCount = 1
-	t.EarlyCount = min(t.EarlyCount, 1)
-	return t
+func continuation(t trigger.Trigger) trigger.Trigger {
+	w := t.(trigger.Watermark)
+	if w.EarlyPart != nil {
+		w.EarlyPart = trigger.AfterCount(1)
+	}
+	w.LatePart = trigger.AfterCount(1)
+	return w
 }
 
 // Iterable is the values of one key and window.

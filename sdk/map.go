@@ -72,7 +72,7 @@ func Flatten[T any](name string, first PCollection[T], rest ...PCollection[T]) P
 		info := in.info()
 		if i == 0 {
 			c = info
-		} else if info.windowing != c.windowing {
+		} else if info.windowing.String() != c.windowing.String() {
 			p.errorf(name, "input %d has the windowing %v, the first %v: window all inputs alike with WindowInto, before or after", i+1, info.windowing, c.windowing)
 			return PCollection[T]{p: p}
 		}

@@ -51,25 +51,13 @@ type outputKey struct{ node, port int }
 
 // collection is what is known of a PCollection beyond its type.
 type collection struct {
-	windowing Windowing
+	windowing kernel.Strategy
 	bounded   bool
 	timed     bool // elements have event time
 	sliced    bool // elements are in slices of their sliding windows, see whole
 }
 
-// Windowing is how the elements of a collection are grouped in time.
-type Windowing struct {
-	Fn              window.Fn
-	Trigger         trigger.Watermark
-	AllowedLateness int64 // ms
-	Accumulation    Accumulation
-}
-
-var defaultWindowing = Windowing{Fn: window.Global(), Trigger: trigger.AfterWatermark()}
-
-func (w Windowing) String() string {
-	return fmt.Sprintf("%+v %+v lateness=%dms %v", w.Fn, w.Trigger, w.AllowedLateness, w.Accumulation)
-}
+var defaultWindowing = kernel.Strategy{Fn: window.Global(), Trigger: trigger.Canonical(trigger.AfterWatermark())}
 
 // NewPipeline returns an empty pipeline. Programs get theirs from runners.Main, tests from ptest.
 func NewPipeline(name string) *Pipeline {
@@ -204,7 +192,7 @@ func (p *Pipeline) add(name string, n *kernel.Node, outs ...collection) bool {
 	p.graph.Nodes = append(p.graph.Nodes, n)
 	for i, o := range outs {
 		p.out[outputKey{n.ID, i}] = o
-		n.Ports[i].Bounded, n.Ports[i].Windowing = o.bounded, o.windowing.strategy()
+		n.Ports[i].Bounded, n.Ports[i].Windowing = o.bounded, o.windowing
 	}
 	return true
 }

@@ -12,10 +12,7 @@ import (
 // WindowOption refines WindowInto.
 type WindowOption interface{ applyWindow(*windowConfig) }
 
-type windowConfig struct {
-	Windowing
-	trigger trigger.Trigger
-}
+type windowConfig struct{ kernel.Strategy }
 
 type windowOption func(*windowConfig)
 
@@ -23,7 +20,7 @@ func (f windowOption) applyWindow(c *windowConfig) { f(c) }
 
 // Trigger says when panes fire. Default: trigger.AfterWatermark().
 func Trigger(t trigger.Trigger) WindowOption {
-	return windowOption(func(c *windowConfig) { c.trigger = t })
+	return windowOption(func(c *windowConfig) { c.Trigger = t })
 }
 
 // AllowedLateness keeps windows open for late elements until the watermark is d past their end. Default 0:
@@ -33,21 +30,16 @@ func AllowedLateness(d time.Duration) WindowOption {
 }
 
 // Accumulation says what a pane contains if a window fires more than once.
-type Accumulation uint8
+type Accumulation kernel.Accumulation
 
 const (
-	Discarding   Accumulation = iota // the elements since the pane before; the default
-	Accumulating                     // all elements of the window so far
+	Discarding   = Accumulation(kernel.Discarding)   // the elements since the pane before; the default
+	Accumulating = Accumulation(kernel.Accumulating) // all elements of the window so far
 )
 
-func (a Accumulation) applyWindow(c *windowConfig) { c.Accumulation = a }
+func (a Accumulation) applyWindow(c *windowConfig) { c.Accumulation = kernel.Accumulation(a) }
 
-func (a Accumulation) String() string { return [...]string{"discarding", "accumulating"}[a&1] }
-
-// strategy is w for plans.
-func (w Windowing) strategy() kernel.Strategy {
-	return kernel.Strategy{Fn: w.Fn, Trigger: w.Trigger, AllowedLateness: w.AllowedLateness, Accumulating: w.Accumulation == Accumulating}
-}
+func (a Accumulation) String() string { return kernel.Accumulation(a).String() }
 
 // WindowInto assigns each element to the windows of fn that hold its timestamp: one, or, if they slide, any
 // number. What was given for the input (trigger, lateness, accumulation) does not carry over. An element that is
@@ -56,16 +48,17 @@ func WindowInto[T any](name string, in PCollection[T], fn window.Fn, opts ...Win
 	if !in.usable(name) {
 		return in
 	}
-	p, config := in.p, windowConfig{defaultWindowing, defaultWindowing.Trigger}
+	p, config := in.p, windowConfig{defaultWindowing}
 	config.Fn = fn
 	for _, o := range opts {
 		o.applyWindow(&config)
 	}
-	w := config.Windowing
+	w := config.Strategy
 	err := window.Validate(fn)
 	if err == nil {
-		err = trigger.Validate(config.trigger)
-		w.Trigger, _ = config.trigger.(trigger.Watermark)
+		if err = trigger.Validate(w.Trigger); err == nil {
+			w.Trigger = trigger.Canonical(w.Trigger)
+		}
 	}
 	if err == nil && w.AllowedLateness < 0 {
 		err = fmt.Errorf("allowed lateness %v: must not be negative", time.Duration(w.AllowedLateness)*time.Millisecond)

@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"math"
 
 	"github.com/millstream/millstream/internal/eventtime"
 	"github.com/millstream/millstream/internal/kernel"
@@ -41,6 +42,10 @@ type chain struct {
 	opened  int    // ops whose Open was called: the first so many
 	checks  []opCheck
 
+	holders []int // ops that may hold the watermark back
+	clocked []int // ops that have work at processing times
+	clock   int   // of clocked, the one whose work is not done
+
 	// Progress of a watermark through the chain: ops before pos are done with it.
 	advancing bool
 	all       bool // after a restore: call every op, also those whose watermark does not move
@@ -54,7 +59,17 @@ type chainOp struct {
 	op        kernel.Operator
 	producers []int          // in the chain; none for the root
 	wm        eventtime.Time // the op was told this; it may not be done with it
+	out       eventtime.Time // the watermark of its outputs: wm when it was done with it, or where it holds
+	holder    kernel.Holder  // the op, or nil
 	metrics   *kernel.Metrics
+}
+
+// passes is the watermark that the op, which is done with wm, lets through.
+func (o *chainOp) passes() eventtime.Time {
+	if o.holder == nil {
+		return o.wm
+	}
+	return max(o.out, min(o.wm, o.holder.Hold()))
 }
 
 // link calls the consumers of one output port.
@@ -170,11 +185,12 @@ func (c *chain) advance(budget int) (bool, error) {
 		o := &c.ops[c.pos]
 		in := c.w
 		for k, p := range o.producers {
-			if k == 0 || c.ops[p].wm < in {
-				in = c.ops[p].wm
+			if k == 0 || c.ops[p].out < in {
+				in = c.ops[p].out
 			}
 		}
 		if in <= o.wm && !c.all && !c.firing {
+			o.out = o.passes()
 			continue
 		}
 		o.wm = max(o.wm, in)
@@ -190,9 +206,63 @@ func (c *chain) advance(budget int) (bool, error) {
 			return false, nil
 		}
 		c.firing = false
+		o.out = o.passes()
 		o.metrics.Watermark.Store(int64(o.wm))
 	}
 	c.advancing, c.all = false, false
+	return true, nil
+}
+
+// released starts to bring a watermark on that an op held back and no longer does.
+func (c *chain) released() {
+	if c.advancing {
+		return
+	}
+	for _, i := range c.holders {
+		if o := &c.ops[i]; o.passes() > o.out {
+			c.advanceTo(c.w)
+			return
+		}
+	}
+}
+
+// holds says whether some op lets less through than it was told.
+func (c *chain) holds() bool {
+	for _, i := range c.holders {
+		if o := &c.ops[i]; o.out < o.wm {
+			return true
+		}
+	}
+	return false
+}
+
+// nextClock is the processing time at which some op has work.
+func (c *chain) nextClock() eventtime.Time {
+	t := eventtime.Time(math.MaxInt64)
+	for _, i := range c.clocked {
+		t = min(t, c.ops[i].op.(kernel.Clocked).NextClock())
+	}
+	return t
+}
+
+// tick does about budget entries of the work that is due by the clock, and returns true when none is left.
+func (c *chain) tick(now eventtime.Time, budget int) (bool, error) {
+	for ; c.clock < len(c.clocked); c.clock++ {
+		i := c.clocked[c.clock]
+		op := c.ops[i].op.(kernel.Clocked)
+		if op.NextClock() > now {
+			continue
+		}
+		c.running = i
+		done, err := op.Clock(now, budget)
+		if err != nil {
+			return false, c.stepError(i, err)
+		}
+		if !done {
+			return false, nil
+		}
+	}
+	c.clock = 0
 	return true, nil
 }
 
@@ -200,7 +270,7 @@ func (c *chain) advance(budget int) (bool, error) {
 // is news.
 func (c *chain) announce(idle bool) error {
 	for _, e := range c.edges {
-		if err := e.status(c.ops[e.from].wm, idle); err != nil {
+		if err := e.status(c.ops[e.from].out, idle); err != nil {
 			return err
 		}
 	}

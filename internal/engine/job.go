@@ -78,6 +78,7 @@ type Options struct {
 // Job runs the subtasks of a graph.
 type Job struct {
 	sched             Scheduler
+	clock             *kernel.Clock // instead of sched's, for operators; or nil
 	ctx               context.Context
 	cancel            context.CancelFunc
 	groups            int
@@ -129,7 +130,7 @@ func NewJob(ctx context.Context, g *kernel.Graph, o Options) (*Job, error) {
 		return nil, err
 	}
 	j := &Job{
-		sched: o.Scheduler, groups: o.Groups, track: o.Checkpoints,
+		sched: o.Scheduler, clock: g.Clock, groups: o.Groups, track: o.Checkpoints,
 		watermarkInterval: o.WatermarkInterval, alignTimeout: o.AlignTimeout,
 		opts: o, logger: o.Logger, stages: stages, onSnapshot: o.OnSnapshot,
 	}
@@ -175,11 +176,18 @@ func (j *Job) layOut() {
 		}
 	}
 	j.cacheMax = j.opts.CacheBytes / max(1, keyed)
+	var clocked []func()
 	for _, s := range j.subtasks {
 		s.chain.w = eventtime.Min
 		pos := map[*kernel.Node]int{}
 		for k, n := range s.stage.Nodes {
-			o := chainOp{node: n, op: n.New(), wm: eventtime.Min, metrics: &kernel.Metrics{}}
+			o := chainOp{node: n, op: n.New(), wm: eventtime.Min, out: eventtime.Min, metrics: &kernel.Metrics{}}
+			if o.holder, _ = o.op.(kernel.Holder); o.holder != nil {
+				s.chain.holders = append(s.chain.holders, k)
+			}
+			if _, ok := o.op.(kernel.Clocked); ok {
+				s.chain.clocked = append(s.chain.clocked, k)
+			}
 			o.metrics.Watermark.Store(int64(eventtime.Min))
 			if k > 0 {
 				for _, in := range n.Inputs {
@@ -212,6 +220,12 @@ func (j *Job) layOut() {
 			out.send = s.sendTo(out)
 			s.chain.edges = append(s.chain.edges, out)
 		}
+		if len(s.chain.clocked) > 0 {
+			clocked = append(clocked, s.parker.Wake)
+		}
+	}
+	if j.clock != nil {
+		j.clock.Listen(clocked)
 	}
 }
 

@@ -53,6 +53,8 @@ type subtask struct {
 	wakeAt      eventtime.Time // an idle source is asked again then
 	notified    atomic.Bool    // or when its reader has called for it
 	paused      bool           // until the next snapshot: see Options.OnRecords
+	ticking     bool           // the work that was due at tickAt is not done
+	tickAt      eventtime.Time // processing time
 	ended       bool           // End was sent; only checkpoints are left
 	stopping    bool
 	backends    []opBackend
@@ -131,7 +133,7 @@ func (s *subtask) loop() error {
 		if err := s.chain.flush(); err != nil {
 			return err
 		}
-		if s.waited {
+		if s.chain.released(); s.waited || s.chain.advancing {
 			continue // the wake-up for new input may have ended that wait: look again
 		}
 		s.parker.Park(s.until())
@@ -146,6 +148,9 @@ func (s *subtask) until() eventtime.Time {
 	}
 	if s.deadline != 0 {
 		t = min(t, s.deadline)
+	}
+	if s.job.clock == nil && !s.ended { // else the clock wakes us
+		t = min(t, s.chain.nextClock())
 	}
 	return t
 }
@@ -173,6 +178,11 @@ func (s *subtask) work() (bool, error) {
 		}
 		return true, s.endIfDone()
 	}
+	if len(s.chain.clocked) > 0 {
+		if worked, err := s.tick(); worked || err != nil {
+			return worked, err
+		}
+	}
 	if s.source != nil {
 		return s.poll()
 	}
@@ -181,6 +191,39 @@ func (s *subtask) work() (bool, error) {
 		return false, nil
 	}
 	return true, s.take(p)
+}
+
+// tick does a slice of what is due by the clock. It returns false if nothing is.
+func (s *subtask) tick() (bool, error) {
+	now := s.now()
+	if !s.ticking && s.chain.nextClock() > now {
+		return false, nil
+	}
+	if !s.ticking {
+		s.ticking, s.tickAt = true, now
+	}
+	done, err := s.chain.tick(s.tickAt, s.job.opts.Budget)
+	if err != nil {
+		return false, err
+	}
+	if done {
+		s.ticking = false
+		s.chain.released()
+		if !s.chain.advancing {
+			err = s.flushIfOld()
+		}
+	} else {
+		_, err = s.takeBarrier()
+	}
+	return true, err
+}
+
+// now is the processing time that operators see.
+func (s *subtask) now() eventtime.Time {
+	if s.job.clock != nil {
+		return s.job.clock.Now()
+	}
+	return s.job.sched.Now()
 }
 
 // takeBarrier handles a barrier that heads a channel while elements must wait.
@@ -205,6 +248,7 @@ func (s *subtask) take(p popped) error {
 			return err
 		}
 		s.codecs[p.channel].Recycle(p.batch)
+		s.chain.released()
 		return s.flushIfOld()
 	case itemStatus:
 		before := s.merger.Idle()
@@ -250,7 +294,8 @@ func (s *subtask) announce() error {
 			return err
 		}
 	}
-	return s.chain.announce(idle)
+	// Others would go on without us, and what is held back would come late.
+	return s.chain.announce(idle && !s.chain.holds())
 }
 
 // poll asks the source for a batch.
@@ -267,6 +312,7 @@ func (s *subtask) poll() (bool, error) {
 	}
 	s.polled = p
 	s.unannounced += p.Records
+	s.chain.released()
 	if p.Records > 0 && s.job.opts.OnRecords != nil {
 		s.paused = s.job.opts.OnRecords(p.Records)
 	}
@@ -296,7 +342,7 @@ const watermarkRecords = 256 << 10
 
 // endIfDone sends End once everything that will ever come has been processed and fired.
 func (s *subtask) endIfDone() error {
-	if s.ended || s.chain.advancing || s.chain.w < eventtime.Max {
+	if s.ended || s.chain.advancing || s.chain.w < eventtime.Max || s.chain.holds() {
 		return nil
 	}
 	if s.source != nil && !s.sourceDone || s.source == nil && !s.aligner.AllFinished() {
@@ -516,9 +562,9 @@ func (s *subtask) openContext(i int, r *SubtaskRestore) (*kernel.OpenContext, er
 		Subtask: subtaskOf(s),
 		Groups:  s.job.groups, CacheMax: s.job.cacheMax, Track: s.job.track, ReadBatch: s.job.opts.ReadBatch,
 		Metrics: o.metrics, Logger: s.job.logger.With("step", o.node.Name, "subtask", s.index),
-		Now: s.job.sched.Now, Wake: func() { s.notified.Store(true); s.parker.Wake() },
+		Now: s.now, Wake: func() { s.notified.Store(true); s.parker.Wake() },
 	}
-	o.wm = eventtime.Min
+	o.wm, o.out = eventtime.Min, eventtime.Min
 	if r != nil {
 		switch n, ok := r.Nodes[o.node.Name]; {
 		case ok:

@@ -14,6 +14,8 @@ import (
 type Graph struct {
 	Name  string
 	Nodes []*Node // every node after those that feed it
+	// Clock is the processing time of the pipeline if a source sets it, in tests; nil: the scheduler's.
+	Clock *Clock
 }
 
 // Node is one step.
@@ -91,12 +93,60 @@ type Port struct {
 	Windowing Strategy
 }
 
-// Strategy is how the elements of a collection are grouped in time.
+// Strategy is how the elements of a collection are grouped in time. Two that mean the same have the same String; they are
+// not compared by ==.
 type Strategy struct {
 	Fn              window.Fn
-	Trigger         trigger.Trigger
-	AllowedLateness int64 // ms
-	Accumulating    bool
+	Trigger         trigger.Trigger // canonical
+	AllowedLateness int64           // ms
+	Accumulation    Accumulation
+	Timestamps      TimestampCombiner
+	EmptyOnTime     bool // a pane at the end of the window also if nothing came since the pane before
+	EmptyLast       bool // a pane at its expiry also if nothing came since the pane before
+}
+
+func (s Strategy) String() string {
+	t := fmt.Sprintf("%+v %v lateness=%dms %v", s.Fn, s.Trigger, s.AllowedLateness, s.Accumulation)
+	if s.Timestamps != EndOfWindow {
+		t += " timestamps=" + s.Timestamps.String()
+	}
+	if s.EmptyOnTime {
+		t += " empty on-time panes"
+	}
+	if s.EmptyLast {
+		t += " empty last panes"
+	}
+	return t
+}
+
+// Accumulation says what a pane contains if a window fires more than once.
+type Accumulation uint8
+
+// Discarding: the elements since the pane before. Accumulating: all of the window so far. Retracting: as Accumulating, and the pane
+// before is sent again first, marked as taken back.
+const (
+	Discarding Accumulation = iota
+	Accumulating
+	Retracting
+)
+
+func (a Accumulation) String() string {
+	return [...]string{"discarding", "accumulating", "accumulating and retracting"}[a]
+}
+
+// TimestampCombiner says which timestamp a pane has.
+type TimestampCombiner uint8
+
+// EndOfWindow: the last millisecond of its window. Earliest and Latest: that of its elements, but for those that
+// came behind the watermark.
+const (
+	EndOfWindow TimestampCombiner = iota
+	Earliest
+	Latest
+)
+
+func (t TimestampCombiner) String() string {
+	return [...]string{"end of window", "earliest", "latest"}[t]
 }
 
 // Exchange says how elements find the subtask that gets them.

@@ -37,6 +37,25 @@ type Stateful interface {
 	Snapshot(checkpoint int64, base bool) (OpSnapshot, error)
 }
 
+// Holder is an Operator that may hold the watermark back, for what it keeps and will emit with earlier timestamps.
+// Hold is where the watermark of its outputs stands at most; eventtime.Max if it holds nothing back. It is asked
+// after each call of Process, Flush, Watermark and Clock, and after Open. It never goes below the watermark of the outputs:
+// that is the least of what the operator was told and Hold, at any time, also after a restore.
+type Holder interface{ Hold() eventtime.Time }
+
+// Clocked is an Operator with work to do at processing times.
+type Clocked interface {
+	// NextClock is the processing time from which Clock has something to do; later than any time if there is nothing.
+	NextClock() eventtime.Time
+	// Clock does what is due at the processing time now, at most about budget entries a call, and returns true when
+	// nothing is left to do for it. It is called again until then; elements do not come in between, but a Snapshot may.
+	// It is not called while a Watermark is not done. The clock may stand still between calls but is never seen to go back.
+	//
+	// Once the operator has been told the end of time (eventtime.Max as Watermark), nothing waits for the clock any
+	// more: what is due at any processing time is done as part of that Watermark.
+	Clock(now eventtime.Time, budget int) (done bool, err error)
+}
+
 // Source is an Operator without inputs.
 type Source interface {
 	Operator
@@ -101,6 +120,7 @@ type OpenContext struct {
 	ReadBatch int
 	Metrics   *Metrics
 	Logger    *slog.Logger
-	Now       func() eventtime.Time // processing time
-	Wake      func()                // makes an idle source be polled; any goroutine may call it
+	Now       func() eventtime.Time // processing time, as users see it; see Graph.Clock
+	// Wake makes an idle source be polled, and an operator whose NextClock is due be called; any goroutine may call it.
+	Wake func()
 }

@@ -131,7 +131,7 @@ func addNode(t *testing.T, g *kernel.Graph, words []string) {
 	n := &kernel.Node{ID: len(g.Nodes), Kind: spaced(words[0]), Name: spaced(words[1]), Loc: fmt.Sprintf("main.go:%d", 10+len(g.Nodes))}
 	port := kernel.Port{
 		Name: "out", Coder: coder.Spec{URN: "beam:coder:varint:v1"}, Bounded: true,
-		Windowing: kernel.Strategy{Fn: window.Global(), Trigger: trigger.AfterWatermark()},
+		Windowing: kernel.Strategy{Fn: window.Global(), Trigger: trigger.Canonical(trigger.AfterWatermark())},
 	}
 	exchange := kernel.Forward
 	for _, w := range words[2:] {

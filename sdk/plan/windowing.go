@@ -107,16 +107,16 @@ func short(d time.Duration) string {
 // triggerOf translates a trigger. Beam's default trigger is ours: once at the end of the window, and then for
 // each late element.
 func triggerOf(t trigger.Trigger) (*pipepb.Trigger, error) {
-	w, ok := t.(trigger.Watermark)
+	early, late, ok := trigger.Counts(t)
 	if !ok {
 		return nil, fmt.Errorf("the trigger %T has no translation: add it to sdk/plan/windowing.go", t)
 	}
-	if w == trigger.AfterWatermark() {
+	if early == 0 && late == 1 {
 		return &pipepb.Trigger{Trigger: &pipepb.Trigger_Default_{Default: &pipepb.Trigger_Default{}}}, nil
 	}
-	a := &pipepb.Trigger_AfterEndOfWindow{LateFirings: count(w.LateCount)}
-	if w.EarlyCount > 0 {
-		a.EarlyFirings = count(w.EarlyCount)
+	a := &pipepb.Trigger_AfterEndOfWindow{LateFirings: count(late)}
+	if early > 0 {
+		a.EarlyFirings = count(early)
 	}
 	return &pipepb.Trigger{Trigger: &pipepb.Trigger_AfterEndOfWindow_{AfterEndOfWindow: a}}, nil
 }
@@ -168,7 +168,7 @@ func (b *builder) windowing(s kernel.Strategy) (string, error) {
 		ClosingBehavior: pipepb.ClosingBehavior_EMIT_IF_NONEMPTY, OnTimeBehavior: pipepb.OnTimeBehavior_FIRE_IF_NONEMPTY,
 		AssignsToOneWindow: !slides, EnvironmentId: environment,
 	}
-	if s.Accumulating {
+	if s.Accumulation == kernel.Accumulating {
 		w.AccumulationMode = pipepb.AccumulationMode_ACCUMULATING
 	}
 	text := windowingText(w)

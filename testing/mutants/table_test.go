@@ -36,7 +36,7 @@ const (
 var mutants = []mutant{
 	// 1. One park point.
 	{"parking after a flush that waited loses a wake-up", subtaskGo,
-		"if s.waited {\n\t\t\tcontinue", "if false {\n\t\t\tcontinue", randomJobs},
+		"if s.chain.released(); s.waited || s.chain.advancing {", "if s.chain.released(); s.chain.advancing {", randomJobs},
 	{"a sender that waits is not woken by room", inboxGo,
 		"if c.waiting != nil && c.batches < b.room {", "if false {", randomJobs},
 	{"a stopped job leaves waiting senders asleep", inboxGo,
