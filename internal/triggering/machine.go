@@ -340,7 +340,8 @@ func (m *Machine) clear(s *State, i int32) {
 }
 
 // Merge makes dst the state of a window that dst's and those of from have become; now.End is its end. It is also called, with nothing
-// in from, when dst's window has another end. It may keep and change the slots of any of them; those of from are dead.
+// in from, when dst's window has another end, and before Element for the element that has made them one. It may keep and change the
+// slots of any of them; those of from are dead.
 func (m *Machine) Merge(dst *State, from []State, now Now) {
 	if dst.Slots == nil {
 		for i := range from {
@@ -419,7 +420,7 @@ func (m *Machine) merged(s *State, i int32) bool {
 }
 
 // Wake returns the earliest watermark and clock at which Ready may become true although no element comes; Never if none.
-// Both are later than now.
+// Both are later than now: what is due now is for Ready, which is asked first.
 func (m *Machine) Wake(s *State, now Now) (watermark, clock eventtime.Time) {
 	if s.Slots == nil || m.finished(s, 0) {
 		return Never, Never
