@@ -240,6 +240,9 @@ func TestScripts(t *testing.T) {
 		{"counts add up since the last pane", forall(after(3)), "a a a! a b a+b@15 a!"},
 		{"delays are the earliest", forall(ms(10)), "c5 a c8 b b?-,18 b+a@15 b?-,15 c15!b"},
 		{"a delay that waits nowhere", forall(ms(10)), "c1 a c11!a c12 b a+b@15 a?-,22"},
+		{"a delay that is over in one window only waits for the others", each_(ms(5), after(2)), "a c5!a b a+b@15 a?-,10 a c10!a a a! a."},
+		{"a delay that comes back counts from what waits, wherever", each_(ms(5), after(9)), "a c5!a c6 a c8 b b+a@15 b?-,11 c11!b"},
+		{"a delay that is over in each of the windows is over", each_(ms(5), after(3)), "a b c5!ab a b a+b@15 a! a."},
 		{"a new window takes over", forall(after(3)), "b b a+b@15 a!"},
 		{"nothing came anywhere", forall(after(3)), "a+b@15 a a a!"},
 		{"the end moves with the window", end(), "a a@15 a?15,- w10 w15!a"},
@@ -275,14 +278,6 @@ func TestScripts(t *testing.T) {
 				t.Errorf("%v: %v", c.t, err)
 			}
 		})
-	}
-}
-
-// TestMergeFinishesWithADelay: a delay that is over in one window is over in the merged one.
-func TestMergeFinishesWithADelay(t *testing.T) {
-	h := newHarness(compile(t, each_(ms(5), after(2))))
-	if err := h.script("a c5!a b a+b@15 a! a."); err != nil {
-		t.Error(err)
 	}
 }
 
