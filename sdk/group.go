@@ -407,7 +407,7 @@ func aggregate[K comparable, A, Out any](a aggregation[K, A, Out], config groupC
 	}
 	c.sliced = false
 	c.retracts = spec.Retracting && (early > 0 || w.AllowedLateness > 0 || !counts || retracted)
-	c.windowing.Trigger = continuation(c.windowing.Trigger)
+	c.windowing.Trigger = trigger.Canonical(trigger.Continuation(c.windowing.Trigger))
 	outs := []collection{c}
 	for _, in := range inputs {
 		n.Inputs = append(n.Inputs, in.edge(spec, lift))
@@ -447,20 +447,6 @@ func liftMax(acc reflect.Type) int {
 		return 256 // accumulators may be large
 	}
 	return 16 << 10
-}
-
-// continuation is the trigger of what an aggregation emits: each pane is passed on at once (Beam's
-// continuation triggers).
-func continuation(t trigger.Trigger) trigger.Trigger {
-	w, ok := t.(trigger.Watermark)
-	if !ok {
-		return trigger.Repeatedly(trigger.AfterCount(1)) // TODO
-	}
-	if w.EarlyPart != nil {
-		w.EarlyPart = trigger.AfterCount(1)
-	}
-	w.LatePart = trigger.AfterCount(1)
-	return w
 }
 
 // Iterable is the values of one key and window.

@@ -90,6 +90,9 @@ func WindowInto[T any](name string, in PCollection[T], fn window.Fn, opts ...Win
 	if err == nil {
 		if err = trigger.Validate(w.Trigger); err == nil {
 			w.Trigger = trigger.Canonical(w.Trigger)
+			if why := trigger.MayLoseData(w.Trigger); why != "" {
+				err = fmt.Errorf("the trigger may lose data: %s", why)
+			}
 		}
 	}
 	if err == nil && w.AllowedLateness < 0 {

@@ -265,7 +265,7 @@ func (o *panes[K, A, Out]) merge(windows []openWindow[A, Out], w window.Window) 
 // merge makes h what is known of two windows that have become another. Its panes are counted anew.
 func (h *header) merge(other header) {
 	h.since += other.since
-	h.onTime = h.onTime || other.onTime
+	h.onTime = h.onTime && other.onTime
 	h.late = h.late && other.late
 	h.ended = h.ended && other.ended
 	h.closed = h.closed && other.closed

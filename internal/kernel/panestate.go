@@ -77,7 +77,7 @@ func (o *panes[K, A, Out]) sizer() func(**windowList[A, Out]) int {
 		if l == nil {
 			return 0
 		}
-		n := int(unsafe.Sizeof(*l)) + cap(l.open) * int(unsafe.Sizeof(openWindow[A, Out]{}))
+		n := int(unsafe.Sizeof(*l)) + cap(l.open)*int(unsafe.Sizeof(openWindow[A, Out]{}))
 		for i := range l.open {
 			s := &l.open[i]
 			if o.Size != nil {

@@ -11,6 +11,7 @@ var (
 	table      = finder{"./internal/kernel", "TestTable|TestRange", []string{"-kernel.runs=1000"}}
 	panes      = finder{"./internal/kernel", "TestAggregate", nil}
 	windows    = finder{"./internal/kernel", "TestSliding|TestSessions|TestLift", nil}
+	twins      = finder{"./testing/twin", "TestPanesIsTheTwin$|TestPanesFollow", []string{"-rapid.checks=20000"}}
 	triggers   = finder{"./internal/triggering", "Test", nil}
 )
 
@@ -29,7 +30,8 @@ const (
 	paneGo       = "internal/kernel/pane.go"
 	slicesGo     = "internal/kernel/slices.go"
 	liftGo       = "internal/kernel/lift.go"
-	sessionsGo   = "internal/kernel/sessions.go"
+	panesGo      = "internal/kernel/panes.go"
+	firingGo     = "internal/kernel/panefiring.go"
 	machineGo    = "internal/triggering/machine.go"
 	checkpointGo = "internal/checkpoint/checkpoint.go"
 )
@@ -206,7 +208,7 @@ var mutants = []mutant{
 	{"lateness is a millisecond too long", aggregateGo,
 		"return o.w >= expiry(w, o.Lateness)", "return o.w > expiry(w, o.Lateness)", panes},
 	{"whether a key has fired on time is not stored", paneGo,
-		"if h.onTime {\n\t\treturn append(dst, 1)\n\t}\n", "", panes},
+		"bit(h.onTime)|", "", panes},
 	{"whether anything came is not restored", aggregateGo,
 		"o.any = len(c.Restore.Blob) > 0 && c.Restore.Blob[0] == 1", "", panes},
 
@@ -231,18 +233,32 @@ var mutants = []mutant{
 		"o.dropped(sum.n)", "o.dropped(1)", windows},
 	{"sums wait for more at a flush", liftGo,
 		"err := l.drain(send)\n", "var err error\n", windows},
-	{"sessions a gap apart merge", sessionsGo,
-		"l[first-1].end > w.StartTime()", "l[first-1].end >= w.StartTime()", windows},
-	{"a session that goes on does not fire at its new end", sessionsGo,
-		"s.onTime = s.onTime && s.end <= o.w", "_ = 0", windows},
-	{"merged sessions forget their panes", sessionsGo,
-		"h.panes = max(h.panes, other.panes)", "", windows},
-	{"a session's wake-up does not come forward", sessionsGo,
-		"next < e.acc.wake {", "next < e.acc.wake && e.acc.wake == noTime {", windows},
-	{"sessions that were evicted are taken for none", sessionsGo,
-		"err = o.state.miss(o.all, k)", "err = nil", windows},
-	{"an ended session is changed without a touch", sessionsGo,
+	{"sessions a gap apart merge", firingGo,
+		"l[first-1].win.EndTime() > w.StartTime()", "l[first-1].win.EndTime() >= w.StartTime()", windows},
+	{"a session that goes on does not fire at its new end", firingGo,
+		"s.ended = s.ended && w.EndTime() <= o.w", "_ = 0", windows},
+	{"panes of a merged session go on with the numbers of another", firingGo,
+		"s.panes, s.early = 0, 0", "", twins},
+	{"a session's wake-up does not come forward", panesGo,
+		"wake = min(wake, o.next(s))", "", windows},
+	{"sessions that were evicted are taken for none", panesGo,
+		"err = o.state.miss(s, k.key)", "err = nil", windows},
+	{"an ended session is changed without a touch", firingGo,
 		"if err == nil && e.epoch != o.state.epoch {", "if false {", windows},
+	{"what waits does not hold the watermark after the end of the window", panesGo,
+		"hold = min(hold, o.heldAt(s))", "", twins},
+	{"a clock is not set back after a firing", firingGo,
+		"s.more.clock = o.nextClock(s)", "s.more.clock = noTime", twins},
+	{"only one of the panes of merged sessions is taken back", firingGo,
+		"m.prev = append(m.prev, n.prev...)", "", twins},
+	{"a merged session forgets what its parts hold", firingGo,
+		"m.hold, m.atEnd = o.combine(m.hold, n.hold), m.atEnd || n.atEnd", "", twins},
+	{"late elements are on time", panesGo,
+		"s.late, s.ended = s.late || s.since == 0, true", "s.ended = true", twins},
+	{"a finished trigger takes elements", panesGo,
+		"if s.closed {\n\t\t\tin.late", "if false {\n\t\t\tin.late", twins},
+	{"the trigger of merged sessions is that of one", firingGo,
+		"triggers = append(triggers, n.trigger)", "", twins},
 	{"an operator's watermark is not restored", subtaskGo,
 		"o.wm = n.Watermark\n", "", lateJobs},
 	{"a source's watermark is stored before it is told", barrierGo,
