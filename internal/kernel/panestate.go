@@ -29,7 +29,7 @@ func (o *panes[K, A, Out]) Snapshot(checkpoint int64, base bool) (OpSnapshot, er
 		blob = o.holds.horizons().append(blob)
 		tables = append(tables, o.holds.table)
 	}
-	p, err := cutTogether(base, tables...)
+	p, err := cutTogether(base, o.state.backend, tables...)
 	if err != nil {
 		return OpSnapshot{}, fmt.Errorf("checkpoint %d: %w", checkpoint, err)
 	}

@@ -61,6 +61,22 @@ func (x *wakeups[K]) fire(w eventtime.Time, budget *int, wake func(k wakeKey[K],
 	}
 }
 
+// soonest is no later than the first wake-up, and noTime if there is none. It is before all time while fire has not come to
+// its end.
+func (x *wakeups[K]) soonest() eventtime.Time {
+	if x.next < len(x.due) || x.peeked != nil || x.leaving() != nil {
+		return eventtime.Min
+	}
+	for i := range x.levels {
+		for _, s := range x.levels[i].buckets {
+			if s.fireAt != never {
+				return eventtime.Time(s.fireAt)
+			}
+		}
+	}
+	return noTime
+}
+
 // waiting is what fire has found and not woken, beginning with what it wakes now.
 func (x *wakeups[K]) waiting() []wakeKey[K] { return x.due[x.next:] }
 
