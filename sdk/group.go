@@ -257,6 +257,12 @@ func aggregate[K comparable, A, Out any](a aggregation[K, A, Out], config groupC
 		p.errorf(a.name, "its input is unbounded and in the global window, which never ends, so nothing would come out: use WindowInto, or a trigger with Early")
 		return out
 	}
+	if _, merges := window.Merging(w.Fn); merges {
+		if _, ok := w.Fn.(window.SessionsFn); !ok {
+			p.errorf(a.name, "its input is in windows that merge, %v, which no aggregation takes yet: use window.Sessions, or an Assigner without Merge", w.Fn)
+			return out
+		}
+	}
 	// Slices serve windows that fire once, at their end; otherwise each element goes into each of its windows.
 	sliced := early == 0 && w.AllowedLateness == 0
 	for _, in := range inputs {
@@ -302,8 +308,6 @@ func aggregate[K comparable, A, Out any](a aggregation[K, A, Out], config groupC
 	case window.SessionsFn:
 		if !fn.Merged {
 			n.New = func() kernel.Operator { return kernel.NewSessions(spec, newInputs) }
-			fn.Merged = true
-			c.windowing.Fn = fn
 		}
 	}
 	lift := 0 // kernel.Lifting.Max
@@ -317,6 +321,7 @@ func aggregate[K comparable, A, Out any](a aggregation[K, A, Out], config groupC
 		}
 	}
 	c.sliced = false
+	c.windowing.Fn = window.Merged(c.windowing.Fn)
 	c.windowing.Trigger = continuation(c.windowing.Trigger)
 	outs := []collection{c}
 	for _, in := range inputs {
@@ -335,10 +340,10 @@ func aggregate[K comparable, A, Out any](a aggregation[K, A, Out], config groupC
 
 // notLifted says why a combine is not lifted: its panes depend on more than the watermark. It returns "" if it is.
 func notLifted(w kernel.Strategy, early int64, late bool) string {
-	sessions, ok := w.Fn.(window.SessionsFn)
+	_, merges := window.Merging(w.Fn)
 	switch {
-	case ok && !sessions.Merged:
-		return "sessions"
+	case merges:
+		return "windows that merge"
 	case early > 0:
 		return "early panes"
 	case w.AllowedLateness > 0:
