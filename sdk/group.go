@@ -329,12 +329,6 @@ func aggregate[K comparable, A, Out any](a aggregation[K, A, Out], config groupC
 			return out
 		}
 	}
-	if _, merges := window.Merging(w.Fn); merges {
-		if _, ok := w.Fn.(window.SessionsFn); !ok {
-			p.errorf(a.name, "its input is in windows that merge, %v, which no aggregation takes yet: use window.Sessions, or an Assigner without Merge", w.Fn)
-			return out
-		}
-	}
 	// What the operators that fire whole windows cannot do is for panes.
 	general := !counts || retracted || w.Accumulation == kernel.Retracting || w.Timestamps != kernel.EndOfWindow || w.EmptyOnTime || w.EmptyLast
 	// Slices serve windows that fire once, at their end; otherwise each element goes into each of its windows.
@@ -388,9 +382,11 @@ func aggregate[K comparable, A, Out any](a aggregation[K, A, Out], config groupC
 		}
 		n.State = append(n.State, kernel.StatePart{Kind: "slices", Type: "true"})
 		n.New = func() kernel.Operator { return kernel.NewSliced(spec, fn, newInputs) }
-	case window.SessionsFn:
-		if !fn.Merged {
-			spec.Merging = &kernel.Merging{}
+	}
+	if fn, merges := window.Merging(w.Fn); merges {
+		spec.Merging = &kernel.Merging{}
+		if _, sessions := fn.(window.SessionsFn); !sessions {
+			spec.Merging.Fn = fn
 		}
 	}
 	if general || spec.Merging != nil {

@@ -177,9 +177,38 @@ func TestWhatACustomWindowFunctionDoesWrongNamesTheStep(t *testing.T) {
 	}
 }
 
+// merging are windows of which all that overlap merge into the first, which does not grow.
 type merging struct{ doubles }
 
-func (merging) Merge(dst []window.Merge, _ []window.Window) []window.Merge { return dst }
+func (merging) Assign(dst []window.Window, t time.Time) []window.Window {
+	return append(dst, window.Between(t, t.Add(10*ms)))
+}
+
+func (merging) Merge(dst []window.Merge, open []window.Window) []window.Merge {
+	for len(open) > 0 {
+		n := 1
+		for n < len(open) && open[n].Start().Before(open[0].End()) {
+			n++
+		}
+		if n > 1 {
+			dst = append(dst, window.Merge{From: open[:n], Into: open[0]})
+		}
+		open = open[n:]
+	}
+	return dst
+}
+
+func TestCustomWindowsMergeKeyByKey(t *testing.T) {
+	ptest.Run(t, func(p *sdk.Pipeline) error {
+		fn := window.Custom("first", "size=10ms", merging{})
+		as := []said{{"k", "a", 0}, {"k", "b", 9}, {"k", "c", 10}, {"j", "d", 5}, {"k", "e", 45}, {"k", "f", 19}}
+		out := grouped(p, fn, as...)
+		passert.Equals("check", out, "[0,10) k ab", "[10,20) k cf", "[45,55) k e", "[5,15) j d")
+		again := sdk.Map("again", out, func(s string) sdk.KV[string, string] { return sdk.Pair("all", s[:1]) })
+		passert.Equals("they have merged", shown("show 2", sdk.GroupByKey("group 2", again)), "[0,10) all [", "[10,20) all [", "[45,55) all [", "[5,15) all [")
+		return nil
+	})
+}
 
 func TestCustomWindowsAreCheckedAtConstruction(t *testing.T) {
 	for _, c := range []struct {
@@ -197,9 +226,6 @@ func TestCustomWindowsAreCheckedAtConstruction(t *testing.T) {
 			n := sdk.MapValues("n", in, func(string) int64 { return 1 })
 			sdk.ParDoPerKey("step", sdk.WindowInto("w", n, window.Custom("mine", "", merging{})), &visits{})
 		}, `windows that merge, {Custom:"mine" Params:""}`},
-		{"aggregation of what merges", func(in sdk.PCollection[sdk.KV[string, string]]) {
-			sdk.GroupByKey("step", sdk.WindowInto("w", in, window.Custom("mine", "", merging{})))
-		}, `windows that merge, {Custom:"mine" Params:""}, which no aggregation takes yet`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := sdk.NewPipeline("p")

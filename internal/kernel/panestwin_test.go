@@ -23,7 +23,7 @@ import (
 type lists = kernel.Aggregation[string, []int64, []int64]
 
 // listing is the operator for a strategy: panes, or, if plain is set, the one for triggers that are counts.
-func listing(s twin.Strategy, plain bool) (func() kernel.Operator, error) {
+func listing(s twin.Strategy, plain bool, change ...func(*lists)) (func() kernel.Operator, error) {
 	if s.OutputTime != nil {
 		return nil, errors.ErrUnsupported
 	}
@@ -46,6 +46,9 @@ func listing(s twin.Strategy, plain bool) (func() kernel.Operator, error) {
 	}
 	if _, ok := s.Fn.(window.SessionsFn); ok {
 		spec.Merging = &kernel.Merging{}
+	}
+	for _, f := range change {
+		f(&spec)
 	}
 	inputs := func() []kernel.AggregateInput[string, []int64, []int64] {
 		return []kernel.AggregateInput[string, []int64, []int64]{
@@ -76,8 +79,8 @@ type saidPane struct {
 func line(s said) string { return string(must(json.Marshal(s))) }
 
 // steps is what the operator makes of events, however it is disturbed.
-func steps(s twin.Strategy, events []twin.Event, plain bool) ([]twin.Step, error) {
-	op, err := listing(s, plain)
+func steps(s twin.Strategy, events []twin.Event, plain bool, change ...func(*lists)) ([]twin.Step, error) {
+	op, err := listing(s, plain, change...)
 	if err != nil {
 		return nil, err
 	}
@@ -144,6 +147,8 @@ func input(fn window.Fn, e twin.Event) operatortest.Input {
 		ws = append(ws, fn.Assign(e.Time))
 	case window.SessionsFn:
 		ws = append(ws, fn.Assign(e.Time))
+	case window.CustomFn:
+		ws = must(fn.Assign(nil, e.Time))
 	default:
 		ws = append(ws, window.GlobalWindow)
 	}
@@ -214,9 +219,9 @@ func TestAggregationsByCountsSayWhatTheTwinSays(t *testing.T) {
 	})
 }
 
-func compare(t *rapid.T, s twin.Strategy, events []twin.Event, plain bool) {
+func compare(t *rapid.T, s twin.Strategy, events []twin.Event, plain bool, change ...func(*lists)) {
 	twin.Compare(t, func(s twin.Strategy) (twin.System, error) {
-		all, err := steps(s, events, plain)
+		all, err := steps(s, events, plain, change...)
 		if err != nil {
 			return nil, fmt.Errorf("%w", err)
 		}
