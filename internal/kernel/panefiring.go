@@ -200,6 +200,9 @@ func (o *panes[K, A, Out]) place(e *entry[K, *windowList[A, Out]], w window.Wind
 		}
 		return &e.acc.open[0], nil
 	}
+	if o.Merging.Fn != nil {
+		return o.placeBy(e, w)
+	}
 	// Sessions before first end at or before w begins; those from end on begin at or after it ends.
 	end := len(l)
 	for end > 0 && l[end-1].win.StartTime() >= w.EndTime() {
