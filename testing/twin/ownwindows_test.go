@@ -75,15 +75,16 @@ func TestMergingByUsersMakesSessions(t *testing.T) {
 	}
 }
 
-// auctions are bids that wait for at most wait, until the window that an auction makes of those in it: that ends before. What is at a multiple of
-// 100 ms opens an auction of 20 ms.
+// auctions are bids that wait until an auction takes those that began in it; it ends before they do. What is at a multiple of
+// 100 ms opens an auction of 20 ms. All others are bids, in windows that begin 5 ms after a multiple of 10.
 type auctions struct{ wait time.Duration }
 
 func (a auctions) Assign(dst []window.Window, t time.Time) []window.Window {
 	if t.UnixMilli()%100 == 0 {
 		return append(dst, window.Between(t, t.Add(20*time.Millisecond)))
 	}
-	return append(dst, window.Between(t, t.Add(a.wait)))
+	start := t.Add(-5 * time.Millisecond).Truncate(10 * time.Millisecond).Add(5 * time.Millisecond)
+	return append(dst, window.Between(start, start.Add(a.wait)))
 }
 
 func (a auctions) Merge(dst []window.Merge, open []window.Window) []window.Merge {
@@ -112,10 +113,10 @@ func TestMergingByUsersIntoWindowsThatAreNotTheSpan(t *testing.T) {
 	}{
 		{"bids join an auction that opens later, which ends before them", nil, "1@5 2@130 4@0 8@7 W20 W95 W220", `
 			W20: [0,20) [1 4 8] @19 ON_TIME 0 last
-			W220: [130,220) [2] @219 ON_TIME 0 last`},
+			W220: [125,215) [2] @214 ON_TIME 0 last`},
 		{"a window that is neither new nor merged stays", nil, "1@50 4@0 W20 W140", `
 			W20: [0,20) [4] @19 ON_TIME 0 last
-			W140: [50,140) [1] @139 ON_TIME 0 last`},
+			W140: [45,135) [1] @134 ON_TIME 0 last`},
 		{"an auction that ended before a bid came is over for its bids: they wait in vain", nil, "4@0 W20 1@5 W95", `
 			W20: [0,20) [4] @19 ON_TIME 0 last
 			W95: [5,95) [1] @94 ON_TIME 0 last`},
@@ -124,8 +125,8 @@ func TestMergingByUsersIntoWindowsThatAreNotTheSpan(t *testing.T) {
 			1@5: [0,20) [1] @19 LATE 1`},
 		{"an auction comes late, when W has passed its end, and takes what waited: it is over at once", func(s *Strategy) { s.Lateness = 50 }, "1@5 W30 4@0 W95", `
 			4@0: [0,20) [1 4] @19 ON_TIME 0`},
-		{"the timestamp of a pane lies in its window", func(s *Strategy) { s.Timestamps = Latest }, "1@18 2@19 4@0 W20", `
-			W20: [0,20) [1 2 4] @19 ON_TIME 0 last`},
+		{"the timestamp of a pane lies in its window", func(s *Strategy) { s.Timestamps = Latest }, "1@24 4@0 W20", `
+			W20: [0,20) [1 4] @19 ON_TIME 0 last`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := Strategy{Fn: window.Sessions(time.Millisecond), Trigger: trigger.AfterWatermark()}
