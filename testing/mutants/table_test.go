@@ -13,6 +13,8 @@ var (
 	windows    = finder{"./internal/kernel", "TestSliding|TestSessions|TestLift", nil}
 	twins      = finder{"./testing/twin", "TestPanesIsTheTwin$|TestPanesFollow", []string{"-rapid.checks=20000"}}
 	triggers   = finder{"./internal/triggering", "Test", nil}
+	keyedSteps = finder{"./internal/kernel", "TestKeyedStep|Timer", nil}
+	holdIndex  = finder{"./internal/kernel", "TestHolds", nil}
 )
 
 const (
@@ -33,6 +35,9 @@ const (
 	panesGo      = "internal/kernel/panes.go"
 	firingGo     = "internal/kernel/panefiring.go"
 	machineGo    = "internal/triggering/machine.go"
+	holdsGo      = "internal/kernel/holds.go"
+	timersGo     = "internal/kernel/keyedtimers.go"
+	clockGo      = "internal/kernel/keyedclock.go"
 	checkpointGo = "internal/checkpoint/checkpoint.go"
 )
 
@@ -289,4 +294,25 @@ var mutants = []mutant{
 		"if over || m.merged(dst, i) {", "if over && false || m.merged(dst, i) {", triggers},
 	{"a wake-up by the clock is missed", machineGo,
 		"w, c = min(w, pw), min(c, pc)\n\t\t}\n\tcase all:", "w, c = min(w, pw), max(c, pc)\n\t\t}\n\tcase all:", triggers},
+	// Timers and holds, by the invariants of docs/design/timers.md.
+	{"a hold that moves on holds where it was", clockGo,
+		"if hold != m.hold {", "if hold < m.hold {", keyedSteps},
+	{"a hold lies behind the watermark of the outputs", clockGo,
+		"hold = min(max(hold, o.passed), lastTimer)", "hold = min(hold, lastTimer)", keyedSteps},
+	{"the watermark passes what has still to fire", clockGo,
+		"if !fired || !o.holds.settled(w) {", "if !o.holds.settled(w) {", keyedSteps},
+	{"user code runs while an index is being taken apart", clockGo,
+		"done, err := o.clock.tidy(budget, o.clock.move)", "done, err := true, error(nil)", keyedSteps},
+	{"a timer sets a timer of the clock to the present", timersGo,
+		"at = max(at, o.time()+1)", "at = max(at, o.time())", keyedSteps},
+	{"what a timer of the clock sets in the past waits for its turn", timersGo,
+		"byWatermark); when <= o.w {", "byWatermark); false && when <= o.w {", keyedSteps},
+	{"a window ends without its timers of the clock", timersGo,
+		"if e.acc.more != nil {\n\t\tif err := o.expireTimers(k, s, e)", "if false {\n\t\tif err := o.expireTimers(k, s, e)", keyedSteps},
+	{"a tenth that is evicted while it is counted is counted twice", holdsGo,
+		"if h.counting {", "if false {", holdIndex},
+	{"a hold of a restored tenth is not counted", holdsGo,
+		"tenths[0].counts != nil {\n\t\treturn true, nil", "len(tenths) > 1 {\n\t\treturn true, nil", holdIndex},
+	{"a wider bucket of holds is left alone", holdsGo,
+		"if !h.reach(w) {", "if true {", holdIndex},
 }

@@ -192,6 +192,9 @@ func (r *run) take(in Input) error {
 		err = f.Flush()
 	}
 	r.hold()
+	if err == nil {
+		err = r.tick()
+	}
 	return err
 }
 
