@@ -176,7 +176,6 @@ func (j *Job) layOut() {
 		}
 	}
 	j.cacheMax = j.opts.CacheBytes / max(1, keyed)
-	var clocked []func()
 	for _, s := range j.subtasks {
 		s.chain.w = eventtime.Min
 		pos := map[*kernel.Node]int{}
@@ -220,12 +219,13 @@ func (j *Job) layOut() {
 			out.send = s.sendTo(out)
 			s.chain.edges = append(s.chain.edges, out)
 		}
-		if len(s.chain.clocked) > 0 {
-			clocked = append(clocked, s.parker.Wake)
-		}
 	}
 	if j.clock != nil {
-		j.clock.Listen(clocked)
+		var wakes []func()
+		for _, s := range j.subtasks {
+			wakes = append(wakes, s.parker.Wake)
+		}
+		j.clock.Start(wakes)
 	}
 }
 

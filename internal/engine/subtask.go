@@ -119,6 +119,12 @@ func (s *subtask) loop() error {
 			}
 		}
 		s.parker.Yield()
+		if !s.clockRuns() {
+			if s.encoded() {
+				s.parker.Park(s.until())
+			}
+			continue
+		}
 		worked, err := s.work()
 		if err != nil {
 			return err
@@ -126,7 +132,7 @@ func (s *subtask) loop() error {
 		if worked {
 			continue
 		}
-		if s.pending != nil && s.encoding < len(s.pending.Nodes) {
+		if !s.encoded() {
 			continue // nothing else to do: go on encoding
 		}
 		s.waited = false
@@ -140,9 +146,15 @@ func (s *subtask) loop() error {
 	}
 }
 
+// encoded says that no snapshot has something left to encode.
+func (s *subtask) encoded() bool { return s.pending == nil || s.encoding == len(s.pending.Nodes) }
+
 // until is when a parked subtask has something to do by the clock.
 func (s *subtask) until() eventtime.Time {
 	t := eventtime.Max
+	if !s.clockRuns() {
+		return t
+	}
 	if s.source != nil && !s.sourceDone && !s.paused {
 		t = min(t, s.wakeAt)
 	}
@@ -217,6 +229,9 @@ func (s *subtask) tick() (bool, error) {
 	}
 	return true, err
 }
+
+// clockRuns says whether the processing time is known: with a scripted one, once every script has begun.
+func (s *subtask) clockRuns() bool { return s.job.clock == nil || s.job.clock.Runs() }
 
 // now is the processing time that operators see.
 func (s *subtask) now() eventtime.Time {
@@ -562,7 +577,10 @@ func (s *subtask) openContext(i int, r *SubtaskRestore) (*kernel.OpenContext, er
 		Subtask: subtaskOf(s),
 		Groups:  s.job.groups, CacheMax: s.job.cacheMax, Track: s.job.track, ReadBatch: s.job.opts.ReadBatch,
 		Metrics: o.metrics, Logger: s.job.logger.With("step", o.node.Name, "subtask", s.index),
-		Now: s.now, Wake: func() { s.notified.Store(true); s.parker.Wake() },
+		Now: s.now, Wake: s.parker.Wake,
+	}
+	if i == 0 {
+		c.Wake = func() { s.notified.Store(true); s.parker.Wake() }
 	}
 	o.wm, o.out = eventtime.Min, eventtime.Min
 	if r != nil {

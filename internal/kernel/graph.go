@@ -14,7 +14,7 @@ import (
 type Graph struct {
 	Name  string
 	Nodes []*Node // every node after those that feed it
-	// Clock is the processing time of the pipeline if a source sets it, in tests; nil: the scheduler's.
+	// Clock is the processing time of a pipeline with a test script; nil: the scheduler's.
 	Clock *Clock
 }
 
