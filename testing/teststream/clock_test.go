@@ -135,7 +135,7 @@ func TestClockMovesByTheScriptAlone(t *testing.T) {
 		"a came 0 left 5", "b came 3 left 20", "c came 5 left 20",
 		"d came 20 left 25", "e came 20 left 25", "f came 24 left at the end",
 	}
-	for _, opt := range [][]ptest.Option{{ptest.RestoreEvery(1)}, {ptest.Runs(8)}, {ptest.Parallelism(1)}, {ptest.Parallelism(3), ptest.RestoreEvery(4)}} {
+	for _, opt := range [][]ptest.Option{{ptest.RestoreEvery(1)}, {ptest.Runs(8)}, {ptest.Crash(), ptest.Runs(20)}, {ptest.Crash(), ptest.RestoreEvery(0), ptest.Runs(20)}, {ptest.Parallelism(1), ptest.Crash()}, {ptest.Parallelism(3), ptest.RestoreEvery(4)}} {
 		got := ptest.Collect(t, func(p *sdk.Pipeline) sdk.PCollection[string] {
 			return delayed(p, teststream.Read("script", p, script))
 		}, opt...)
@@ -158,7 +158,7 @@ func TestScriptsShareTheClock(t *testing.T) {
 		t.Error(d)
 	}
 	// What restores put out of step can be of another time, but of none that the step has seen pass.
-	ptest.Run(t, func(p *sdk.Pipeline) error { build(p); return nil }, ptest.Runs(20))
+	ptest.Run(t, func(p *sdk.Pipeline) error { build(p); return nil }, ptest.Runs(40), ptest.Crash())
 }
 
 // A script without clock events still means that processing time stands at 0.
