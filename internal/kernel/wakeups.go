@@ -64,6 +64,20 @@ func (x *wakeups[K]) fire(w eventtime.Time, budget *int, wake func(k wakeKey[K],
 // waiting is what fire has found and not woken, beginning with what it wakes now.
 func (x *wakeups[K]) waiting() []wakeKey[K] { return x.due[x.next:] }
 
+// soonest is no later than the first wake-up; noTime if there is none.
+func (x *wakeups[K]) soonest() eventtime.Time {
+	if x.peeked != nil || x.next < len(x.due) {
+		return eventtime.Min
+	}
+	t := noTime
+	for i := range x.levels {
+		if b := x.levels[i].buckets; len(b) > 0 {
+			t = min(t, max(b[0].win.StartTime(), eventtime.Time(b[0].fireAt)))
+		}
+	}
+	return t
+}
+
 // find appends to dst some of the keys and windows whose wake-ups are at or before w, about budget of them.
 // Each is appended again until its wake-up has moved, which must be before the next call. done says that
 // none is left; otherwise there may be none in dst although there are more.

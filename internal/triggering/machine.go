@@ -472,3 +472,6 @@ func (m *Machine) wake(s *State, i int32, now Now) (w, c eventtime.Time) {
 	}
 	return w, c
 }
+
+// FiresAtEnd says whether the trigger is always ready when the watermark comes to the end of the window.
+func (m *Machine) FiresAtEnd() bool { return m.nodes[0].kind == watermark }

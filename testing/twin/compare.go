@@ -5,8 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/millstream/millstream/sdk/window"
 )
 
@@ -49,9 +47,7 @@ func Difference(open func(Strategy) (System, error), s Strategy, events []Event)
 		}
 		want = append(want, step)
 		got, err := system.Do(e)
-		if err != nil {
-			err = fmt.Errorf("%w", err)
-		} else {
+		if err == nil {
 			err = sameStep(step, got, e.Kind == WatermarkEvent)
 		}
 		if err != nil {
@@ -78,8 +74,8 @@ func sameStep(want, got Step, inOrder bool) error {
 		return Text(nil, []Step{s})
 	}
 	want.Late, got.Late = slices.Clone(want.Late), slices.Clone(got.Late)
-	if d := cmp.Diff(strings.Split(lines(want), "\n"), strings.Split(lines(got), "\n")); d != "" {
-		return fmt.Errorf("(-twin +system)\n%s", d)
+	if w, g := lines(want), lines(got); w != g {
+		return fmt.Errorf("(-twin +system)\n%s", lineDiff(strings.Split(w, "\n"), strings.Split(g, "\n")))
 	}
 	if !inOrder {
 		return nil
@@ -98,6 +94,25 @@ func sameStep(want, got Step, inOrder bool) error {
 		last[p.Key] = p
 	}
 	return nil
+}
+
+// lineDiff is the lines of both, those of one alone marked.
+func lineDiff(want, got []string) string {
+	var b strings.Builder
+	for len(want) > 0 || len(got) > 0 {
+		switch {
+		case len(want) > 0 && len(got) > 0 && want[0] == got[0]:
+			fmt.Fprintf(&b, " %s\n", want[0])
+			want, got = want[1:], got[1:]
+		case len(want) > 0 && !slices.Contains(got, want[0]) || len(got) == 0:
+			fmt.Fprintf(&b, "-%s\n", want[0])
+			want = want[1:]
+		default:
+			fmt.Fprintf(&b, "+%s\n", got[0])
+			got = got[1:]
+		}
+	}
+	return b.String()
 }
 
 // Place is a window of a key.

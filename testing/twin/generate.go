@@ -1,6 +1,7 @@
 package twin
 
 import (
+	"slices"
 	"time"
 
 	"pgregory.net/rapid"
@@ -109,19 +110,21 @@ func Strategies(fns *rapid.Generator[window.Fn], triggers *rapid.Generator[trigg
 
 // Streams draws events of two keys. Values are numbers of elements, so that each occurs once. The last event ends the input.
 func Streams() *rapid.Generator[[]Event] {
-	// Watermark and clock are drawn as steps, so that any part of a stream is a stream.
+	const nothing = Kind(255)
+	// Watermark and clock are drawn as steps, so that any part of a stream is a stream. A stream shrinks to steps that are nothing.
+	kinds := []Kind{nothing, ElementEvent, ElementEvent, ElementEvent, ElementEvent, ElementEvent, ElementEvent, WatermarkEvent, WatermarkEvent, ClockEvent}
 	step := rapid.Custom(func(t *rapid.T) Event {
-		switch kind := rapid.IntRange(0, 9).Draw(t, "kind"); {
-		case kind < 6:
+		switch kind := rapid.SampledFrom(kinds).Draw(t, "kind"); kind {
+		case ElementEvent:
 			return Element(rapid.SampledFrom([]string{"a", "b"}).Draw(t, "key"), 0, eventtime.Time(rapid.IntRange(-5, 40).Draw(t, "time")))
-		case kind < 8:
-			return Watermark(eventtime.Time(rapid.IntRange(0, 15).Draw(t, "forward")))
+		case nothing:
+			return Event{Kind: nothing}
 		default:
-			return Clock(eventtime.Time(rapid.IntRange(0, 12).Draw(t, "forward")))
+			return Event{Kind: kind, Time: eventtime.Time(rapid.IntRange(0, 12).Draw(t, "forward"))}
 		}
 	})
 	return rapid.Custom(func(t *rapid.T) []Event {
-		events := rapid.SliceOfN(step, 0, 30).Draw(t, "steps")
+		events := slices.DeleteFunc(rapid.SliceOfN(step, 20, 60).Draw(t, "steps"), func(e Event) bool { return e.Kind == nothing })
 		watermark, clock, n := eventtime.Time(-5), eventtime.Time(0), int64(0)
 		for i := range events {
 			switch e := &events[i]; e.Kind {

@@ -219,9 +219,14 @@ func (t *Twin) merges() bool {
 	return ok
 }
 
-// expiry is the watermark from which a window takes no element. The lateness of none reaches beyond the end of the global window.
+// expiry is the watermark from which a window takes no element. The lateness of no session reaches beyond the end of the global
+// window.
 func (t *Twin) expiry(w window.Window) eventtime.Time {
-	return max(w.EndTime(), min(w.EndTime().Add(t.s.Lateness), eventtime.EndOfGlobalWindow))
+	at := w.EndTime().Add(t.s.Lateness)
+	if t.merges() {
+		return min(at, eventtime.EndOfGlobalWindow)
+	}
+	return at
 }
 
 // element adds an element to one of its windows.
@@ -392,10 +397,10 @@ func (t *Twin) pane(key string, l *life, o occasion, last bool) *Pane {
 			notEarly++
 		}
 	}
-	// On time is the first pane after the end if it has an element from before the end, or comes at the end.
+	// On time is the first pane after the end if it comes at the end, or has an element that came before the end of its window.
 	onTime := o.end
 	for _, e := range pending {
-		onTime = onTime || e.at.watermark < l.win.EndTime()
+		onTime = onTime || e.at.watermark < e.end
 	}
 	p.Info = window.Pane{Index: int64(len(before)), OnTimeIndex: int64(notEarly), First: len(before) == 0, Last: last}
 	switch {

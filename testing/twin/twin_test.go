@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/millstream/millstream/internal/eventtime"
 	"github.com/millstream/millstream/sdk/trigger"
 	"github.com/millstream/millstream/sdk/window"
 )
@@ -270,6 +271,20 @@ func TestPanes(t *testing.T) {
 			k 5@1
 			> k [0,10) {5} @9, LATE 3/0
 			W end`},
+		{"what is ready again at once waits for the next element", Strategy{Fn: fixed, Lateness: 10, Trigger: trigger.Repeatedly(trigger.AfterEach(onTime, trigger.AfterCount(3)))}, `
+			k 1@1
+			W 10
+			> k [0,10) {1} @9, ON_TIME 0/0 first
+			k 2@1
+			k 3@1
+			k 4@1
+			> k [0,10) {2 3 4} @9, LATE 1/1
+			clock 5
+			k 5@1
+			> k [0,10) {5} @9, LATE 2/2
+			k 6@1
+			W end
+			> k [0,10) {6} @9, LATE 3/3 last`},
 		{"AfterAll waits for all", Strategy{Fn: fixed, Lateness: 10, Trigger: trigger.Repeatedly(trigger.AfterAll(trigger.AfterCount(2), trigger.AfterProcessingTime(5*ms)))}, `
 			k 1@1
 			clock 5
@@ -393,14 +408,38 @@ func TestPanes(t *testing.T) {
 			k 16@11
 			W end
 			> k [0,26) {1 2 4 16} @25, ON_TIME 0/0 first last`},
-		{"the global window ends before the end of time, whatever the lateness", Strategy{Fn: window.Global(), Lateness: 1000, Trigger: onTime}, `
+		{"the global window ends before the end of time", Strategy{Fn: window.Global(), Trigger: onTime}, `
 			k 1@0
 			W 9223371950454774
 			W 9223371950454775
 			> k global {1} @9223371950454774, ON_TIME 0/0 first last
-			W end
 			k 2@0
 			> late k 2@0 for global`},
+		{"its lateness goes on to the end of time at most", Strategy{Fn: window.Global(), Lateness: 1 << 60, Trigger: onTime}, `
+			k 1@0
+			W 9223371950454775
+			> k global {1} @9223371950454774, ON_TIME 0/0 first
+			k 2@0
+			> k global {2} @9223371950454774, LATE 1/1
+			W end
+			k 3@0
+			> late k 3@0 for global`},
+		{"that of a session ends with the global window", Strategy{Fn: sessions, Lateness: 1000, Trigger: onTime}, `
+			k 1@9223371950454743
+			W 9223371950454753
+			> k [9223371950454743,9223371950454753) {1} @9223371950454752, ON_TIME 0/0 first
+			W 9223371950454775
+			k 2@9223371950454743
+			> late k 2@9223371950454743 for [9223371950454743,9223371950454753)`},
+		{"a session that was late when its elements came stays so", Strategy{Fn: sessions, Lateness: 50, Trigger: onTime.Late(trigger.AfterCount(2))}, `
+			k 1@0
+			W 10
+			> k [0,10) {1} @9, ON_TIME 0/0 first
+			k 2@-1
+			W 25
+			k 3@2
+			> k [-1,12) {2 3} @11, LATE 0/0 first
+			W end`},
 		{"a watermark goes through the ends and expiries in their order", Strategy{Fn: fixed, Lateness: 15, Trigger: onTime.Late(trigger.AfterCount(9))}, `
 			k 1@1
 			k 2@21
@@ -427,5 +466,47 @@ func TestPanes(t *testing.T) {
 				t.Errorf("%v (-want +got):\n%s", c.Strategy, d)
 			}
 		})
+	}
+}
+
+func TestParse(t *testing.T) {
+	events, err := Parse(`
+		k -1@-2 // a comment
+		> what was said
+		W 10
+		clock 3
+		W end`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []Event{Element("k", -1, -2), Watermark(10), Clock(3), Watermark(eventtime.Max)}
+	if d := cmp.Diff(want, events); d != "" {
+		t.Errorf("(-want +got)\n%s", d)
+	}
+	for _, bad := range []string{"k", "k 1", "k x@1", "k 1@x", "W", "W x", "W 1 2", "clock"} {
+		if e, err := Parse(bad); err == nil {
+			t.Errorf("%q is %v", bad, e)
+		}
+	}
+}
+
+func TestTimeDoesNotGoBack(t *testing.T) {
+	for _, script := range []string{"W 5\nW 4", "clock -1", "clock 5\nclock 4"} {
+		events, err := Parse(script)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Run(Strategy{Fn: window.Global(), Trigger: trigger.AfterWatermark()}, events); err == nil {
+			t.Errorf("%q is taken", script)
+		}
+	}
+}
+
+func TestStrategyIsValidated(t *testing.T) {
+	for _, bad := range []Strategy{{}, {Fn: window.Global()}, {Fn: window.Fixed(0), Trigger: trigger.Never()},
+		{Fn: window.Global(), Trigger: trigger.AfterCount(0)}, {Fn: window.Global(), Trigger: trigger.Never(), Lateness: -1}} {
+		if _, err := New(bad); err == nil {
+			t.Errorf("%v is taken", bad)
+		}
 	}
 }
