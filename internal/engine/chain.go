@@ -45,6 +45,8 @@ type chain struct {
 	holders []int // ops that may hold the watermark back
 	clocked []int // ops that have work at processing times
 	clock   int   // of clocked, the one whose work is not done
+	ticking bool  // it was called and is not done
+	asyncs  []int // ops with calls beside the subtask
 
 	// Progress of a watermark through the chain: ops before pos are done with it.
 	advancing bool
@@ -258,7 +260,7 @@ func (c *chain) tick(now eventtime.Time, budget int) (bool, error) {
 		if err != nil {
 			return false, c.stepError(i, err)
 		}
-		if !done {
+		if c.ticking = !done; !done {
 			return false, nil
 		}
 	}

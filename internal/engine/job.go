@@ -184,6 +184,9 @@ func (j *Job) layOut() {
 			if o.holder, _ = o.op.(kernel.Holder); o.holder != nil {
 				s.chain.holders = append(s.chain.holders, k)
 			}
+			if _, ok := o.op.(kernel.Async); ok {
+				s.chain.asyncs = append(s.chain.asyncs, k)
+			}
 			if _, ok := o.op.(kernel.Clocked); ok {
 				s.chain.clocked = append(s.chain.clocked, k)
 			}

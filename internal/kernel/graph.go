@@ -49,7 +49,7 @@ type Node struct {
 
 // StatePart is one thing that a step keeps in checkpoints, and how it is encoded.
 type StatePart struct {
-	Kind  string      // key, accumulator, windows, split, committable, cell or timer
+	Kind  string      // key, accumulator, windows, split, committable, cell, timer or in flight
 	Name  string      // of a cell or timer
 	Type  string      // what the coder does not say: "value" of a cell, "event time" of a timer
 	Coder *coder.Spec // nil if Type says it all
