@@ -10,6 +10,8 @@ var (
 	merger     = finder{"./internal/engine", "TestMerger|TestRestoredMerger", nil}
 	table      = finder{"./internal/kernel", "TestTable|TestRange", []string{"-kernel.runs=1000"}}
 	panes      = finder{"./internal/kernel", "TestAggregate", nil}
+	async      = finder{"./internal/kernel", "TestAsync|TestOrdered", nil}
+	asyncJobs  = finder{"./runners/direct", "TestMapAsyncIsExactlyOnce|TestWatermarkWaits|TestMapAsyncIsBounded|TestBarriersDoNotWait|TestCallsEnd", []string{"-ptest.runs=300"}}
 	windows    = finder{"./internal/kernel", "TestSliding|TestSessions|TestLift", nil}
 	twins      = finder{"./testing/twin", "TestPanesIsTheTwin$|TestPanesFollow", []string{"-rapid.checks=20000"}}
 	triggers   = finder{"./internal/triggering", "Test", nil}
@@ -38,6 +40,8 @@ const (
 	holdsGo      = "internal/kernel/holds.go"
 	timersGo     = "internal/kernel/keyedtimers.go"
 	clockGo      = "internal/kernel/keyedclock.go"
+	asyncGo      = "internal/kernel/async.go"
+	callsGo      = "internal/engine/async.go"
 	checkpointGo = "internal/checkpoint/checkpoint.go"
 )
 
@@ -45,7 +49,7 @@ const (
 var mutants = []mutant{
 	// 1. One park point.
 	{"parking after a flush that waited loses a wake-up", subtaskGo,
-		"if s.chain.released(); s.waited || s.chain.advancing {", "if s.chain.released(); s.chain.advancing {", randomJobs},
+		"if s.chain.released(); s.waited || s.chain.advancing && !s.chain.full() {", "if s.chain.released(); s.chain.advancing {", randomJobs},
 	{"a sender that waits is not woken by room", inboxGo,
 		"if c.waiting != nil && c.batches < b.room {", "if false {", randomJobs},
 	{"a stopped job leaves waiting senders asleep", inboxGo,
@@ -315,4 +319,20 @@ var mutants = []mutant{
 		"tenths[0].counts != nil {\n\t\treturn true, nil", "len(tenths) > 1 {\n\t\treturn true, nil", holdIndex},
 	{"a wider bucket of holds is left alone", holdsGo,
 		"if !h.reach(w) {", "if true {", holdIndex},
+	// Calls beside the subtask (docs/design/async.md).
+	{"a full step gets elements", callsGo,
+		"c.at() < i && c.ops[i]", "c.at() < -1 && c.ops[i]", asyncJobs},
+	{"what is answered and not emitted is not in the snapshot", asyncGo,
+		"rows := Rows[In]{make([]Element[In], len(o.pending))}\n\tfor i, k := range o.pending {",
+		"rows := Rows[In]{make([]Element[In], len(o.pending))}\n\tfor i, k := range slices.DeleteFunc(slices.Clone(o.pending), func(k *asyncCall[In, Out]) bool { return k.answered }) {", async},
+	{"the watermark passes calls in flight", asyncGo,
+		"o.hold = min(o.hold, r.Time)", "_ = r", asyncJobs},
+	{"what waits for its call holds nothing", asyncGo,
+		"for _, k := range o.pending {\n\t\to.hold", "for _, k := range o.pending[:o.sent] {\n\t\to.hold", async},
+	{"results come while a step behind is firing", callsGo,
+		"if (c.firing || c.ticking) && c.at() > i {", "if false {", asyncJobs},
+	{"a full step keeps its subtask awake", subtaskGo,
+		"s.chain.advancing && !s.chain.full() {", "s.chain.advancing {", asyncJobs},
+	{"calls outlive their job", callsGo,
+		"for len(s.calls) > 0 {", "for false {", asyncJobs},
 }
