@@ -57,7 +57,9 @@ type keyedParDo[K comparable, V, Out any] struct {
 	state   *Table[K, keyState]
 	windows []*segment[K, keyState] // in the order of their ends
 	wakes   *wakeups[K]
-	overdue bool // a timer was set at or before w by an element
+	overdue bool           // a timer was set at or before w by an element
+	passed  eventtime.Time // the last watermark for which all has fired
+	ttl     *expiries[K]   // nil if no cell has a TTL
 
 	call   call[K] // in progress
 	bundle bool    // something was processed since FinishBundle
@@ -89,7 +91,7 @@ const (
 
 func (o *keyedParDo[K, V, Out]) Open(c *OpenContext) error {
 	o.c = ProcessContext{ctx: c.Context, logger: c.Logger}
-	o.m, o.w = c.Metrics, eventtime.Min
+	o.m, o.w, o.passed = c.Metrics, eventtime.Min, eventtime.Min
 	o.decl.metrics = c.Metrics
 	o.cells = state.SetOf(&o.decl)
 	if o.Fns.Declare != nil {
@@ -140,11 +142,18 @@ func (o *keyedParDo[K, V, Out]) openState(c *OpenContext) (err error) {
 	var h horizons
 	if c.Restore != nil {
 		o.w = c.Restore.Watermark
-		if h, next, names, err = parseBlob(c.Restore.Blob); err != nil {
+		if o.passed, h, next, names, err = parseBlob(c.Restore.Blob, o.w); err != nil {
 			return err
 		}
 	}
-	o.schema = newSchema(o.cells.Decls, o.decl.timers, names, next)
+	cells := o.cells.Decls
+	if o.ttl, err = openExpiries(cells, o.Key, c); err != nil {
+		return err
+	}
+	if o.ttl != nil {
+		cells = append(cells[:len(cells):len(cells)], looksDecl())
+	}
+	o.schema = newSchema(cells, o.decl.timers, names, next)
 	o.state = newTable(tableConfig[K, keyState]{o.Key, o.schema, o.schema.size}, c)
 	if o.wakes, err = newWakeups(o.Key, c); err != nil {
 		return err
@@ -153,6 +162,7 @@ func (o *keyedParDo[K, V, Out]) openState(c *OpenContext) (err error) {
 	if len(o.decl.timers) > 0 {
 		o.state.max -= o.wakes.table.max
 	}
+	o.state.max -= o.ttl.cacheBytes()
 	if c.Restore == nil {
 		return nil
 	}
@@ -172,6 +182,9 @@ func (o *keyedParDo[K, V, Out]) Process(_ int, b Batch) error {
 		budget, done := BatchSize, false
 		done, err = o.fire(&budget)
 		o.overdue = !done
+	}
+	if err == nil {
+		err = o.expireCells(2 * BatchSize)
 	}
 	return o.end(err)
 }
@@ -210,6 +223,7 @@ func (o *keyedParDo[K, V, Out]) processRows(rows []Element[coder.KV[K, V]]) erro
 		}
 		o.start(callProcess, r.Value.Key, win, s, e)
 		o.c.at = elementHeader{r.Time, win, r.Pane}
+		o.ttl.at(o.cells, o.passed, r.Time, false)
 		uerr := process(&o.c, r.Value.Key, r.Value.Value, &o.out)
 		written, err := o.finish()
 		if err == nil && written {
@@ -360,6 +374,9 @@ func (o *keyedParDo[K, V, Out]) settle(woken bool) error {
 				return err
 			}
 		}
+		if err := o.forgetLookups(); err != nil {
+			return err
+		}
 		e := c.e
 		c.e = nil
 		return o.state.remove(c.s, e)
@@ -373,12 +390,13 @@ func (o *keyedParDo[K, V, Out]) settle(woken bool) error {
 		}
 		k.wake = next
 	}
-	return nil
+	return o.settleLookups()
 }
 
 // begin opens the emitters, and end closes them, sends what they hold, and brings the tables below their
 // limits.
 func (o *keyedParDo[K, V, Out]) begin() {
+	o.ttl.begin()
 	for _, e := range o.emits {
 		e.begin(&o.c.at)
 	}
@@ -396,6 +414,9 @@ func (o *keyedParDo[K, V, Out]) end(err error) error {
 	}
 	if err == nil {
 		err = o.wakes.table.evict()
+	}
+	if err == nil {
+		err = o.ttl.evict()
 	}
 	return err
 }
@@ -419,11 +440,13 @@ func (o *keyedParDo[K, V, Out]) Flush() error {
 
 // Snapshot implements Stateful.
 func (o *keyedParDo[K, V, Out]) Snapshot(checkpoint int64, base bool) (OpSnapshot, error) {
-	p, err := cutTogether(base, o.state, o.wakes.table)
+	tables := []cutter{o.state, o.wakes.table}
+	_ = o.ttl.each(func(_ cell.Clock, l *lookupIndex[K]) error { tables = append(tables, l.table); return nil })
+	p, err := cutTogether(base, tables...)
 	if err != nil {
 		return OpSnapshot{}, fmt.Errorf("checkpoint %d: %w", checkpoint, err)
 	}
-	return OpSnapshot{Blob: o.schema.appendBlob(nil, o.wakes.horizons()), Keyed: p}, nil
+	return OpSnapshot{Blob: o.schema.appendBlob(nil, o.passed, o.wakes.horizons()), Keyed: p}, nil
 }
 
 // Close implements Operator.

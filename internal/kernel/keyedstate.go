@@ -33,7 +33,7 @@ func (k *keyState) next() (index int, at eventtime.Time) {
 // hasCell says whether a cell is set.
 func (k *keyState) hasCell() bool {
 	for _, c := range k.cells {
-		if c != nil {
+		if _, hidden := c.(*looks); c != nil && !hidden {
 			return true
 		}
 	}
@@ -55,7 +55,7 @@ const (
 	kindTimer = 't'
 
 	wakeID         = 0
-	schemaVersion  = 1
+	schemaVersion  = 2
 	maxNames       = 1 << 16
 	slotBytes      = 16
 	timerTimeBytes = 8
@@ -88,8 +88,8 @@ func newSchema(cells []cell.Decl, timers []*timer, stored map[fieldName]uint64, 
 }
 
 // appendBlob encodes what a restored operator must know.
-func (s *schema) appendBlob(dst []byte, h horizons) []byte {
-	dst = h.append(append(dst, schemaVersion))
+func (s *schema) appendBlob(dst []byte, passed eventtime.Time, h horizons) []byte {
+	dst = h.append(binary.AppendVarint(append(dst, schemaVersion), int64(passed)))
 	dst = binary.AppendUvarint(dst, s.next)
 	dst = binary.AppendUvarint(dst, uint64(len(s.ids)))
 	for i, id := range s.ids {
@@ -106,14 +106,25 @@ func (s *schema) appendBlob(dst []byte, h horizons) []byte {
 	return dst
 }
 
-func parseBlob(src []byte) (h horizons, next uint64, names map[fieldName]uint64, err error) {
-	bad := func(what string) (horizons, uint64, map[fieldName]uint64, error) {
-		return h, 0, nil, fmt.Errorf("restore keyed state: %s of its description is malformed", what)
+// parseBlob undoes appendBlob. told is the watermark that the step was told last, for blobs of version 1: they do not say
+// which one has passed.
+func parseBlob(src []byte, told eventtime.Time) (passed eventtime.Time, h horizons, next uint64, names map[fieldName]uint64, err error) {
+	bad := func(what string) (eventtime.Time, horizons, uint64, map[fieldName]uint64, error) {
+		return passed, h, 0, nil, fmt.Errorf("restore keyed state: %s of its description is malformed", what)
 	}
-	if len(src) == 0 || src[0] != schemaVersion {
+	if len(src) == 0 || src[0] == 0 || src[0] > schemaVersion {
 		return bad("the version")
 	}
-	if h, src, err = decodeHorizons(src[1:]); err != nil {
+	version := src[0]
+	passed, src = told, src[1:]
+	if version > 1 {
+		v, w := binary.Varint(src)
+		if passed = eventtime.Time(v); w <= 0 || passed != eventtime.Clamp(passed) {
+			return bad("the watermark")
+		}
+		src = src[w:]
+	}
+	if h, src, err = decodeHorizons(src); err != nil {
 		return bad("a horizon")
 	}
 	uvarint := func() (v uint64, ok bool) {
@@ -124,7 +135,8 @@ func parseBlob(src []byte) (h horizons, next uint64, names map[fieldName]uint64,
 		src = src[w:]
 		return v, true
 	}
-	next, ok := uvarint()
+	var ok bool
+	next, ok = uvarint()
 	n, ok2 := uvarint()
 	if !ok || !ok2 || n > maxNames {
 		return bad("the number of names")
@@ -147,7 +159,7 @@ func parseBlob(src []byte) (h horizons, next uint64, names map[fieldName]uint64,
 	if len(src) > 0 {
 		return bad("the end")
 	}
-	return h, next, names, nil
+	return passed, h, next, names, nil
 }
 
 // newState is the state of a key that has nothing yet.

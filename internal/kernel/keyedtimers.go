@@ -3,6 +3,7 @@ package kernel
 import (
 	"fmt"
 
+	"github.com/millstream/millstream/internal/cell"
 	"github.com/millstream/millstream/internal/eventtime"
 )
 
@@ -13,6 +14,10 @@ func (o *keyedParDo[K, V, Out]) Watermark(w eventtime.Time, budget int) (bool, e
 	done, err := o.fire(&budget)
 	if err == nil && done {
 		done, err = o.expire(&budget)
+	}
+	if err == nil && done {
+		o.passed = w
+		err = o.expireCells(budget + BatchSize)
 	}
 	return done, o.end(err)
 }
@@ -63,6 +68,7 @@ func (o *keyedParDo[K, V, Out]) fireTimer(i int, at eventtime.Time, k wakeKey[K]
 	}
 	e.acc.timers[i] = noTime
 	o.c.at = elementHeader{timestampOf(at, k), k.win, NoPane}
+	o.ttl.at(o.cells, o.passed, at, true)
 	uerr := o.handlers[i](&o.c, k.key, &o.out)
 	if _, err := o.finish(); err != nil {
 		return err
@@ -185,6 +191,16 @@ func (o *keyedParDo[K, V, Out]) expireKey(s *segment[K, keyState], e *entry[K, k
 	}
 	k := wakeKey[K]{e.key, s.win}
 	o.start(callExpiry, k.key, k.win, s, e)
+	if o.ttl != nil {
+		o.ttl.at(o.cells, o.passed, o.lastTime(), true)
+		for clock, now := range o.cells.Now {
+			o.ttl.drop(&e.acc, cell.Clock(clock), now)
+		}
+		if !e.acc.hasCell() {
+			_, err := o.finish()
+			return err
+		}
+	}
 	o.c.at = elementHeader{timestampOf(o.lastTime(), k), k.win, NoPane}
 	uerr := o.expiring(&o.c, k.key, &o.out)
 	_, err := o.finish()
