@@ -31,7 +31,7 @@ import (
 // and crashes. What each call reads must be what a naive evaluation with slices reads, and what has expired must be gone.
 func TestCellsAgreeWithNaive(t *testing.T) {
 	var sum cellStats
-	seeds.Each(t, 150, func(seed uint64) error { return walkCells(seed, &sum) })
+	seeds.Each(t, 60, func(seed uint64) error { return walkCells(seed, &sum) })
 	t.Logf("%+v", sum)
 	if s := sum; !seeds.Given() && min(s.expired, s.spilled, s.spilledLooks, s.far, s.crashes, s.inFiring, s.purged) == 0 {
 		t.Errorf("something was never met: %+v", sum)

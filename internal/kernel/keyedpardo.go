@@ -58,7 +58,7 @@ type keyedParDo[K comparable, V, Out any] struct {
 	windows []*segment[K, keyState] // in the order of their ends
 	wakes   *wakeups[K]
 	overdue bool           // a timer was set at or before w by an element
-	passed  eventtime.Time // the last watermark for which all has fired
+	fired   eventtime.Time // the last watermark for which all timers have
 	ttl     *expiries[K]   // nil if no cell has a TTL
 
 	call   call[K] // in progress
@@ -91,7 +91,7 @@ const (
 
 func (o *keyedParDo[K, V, Out]) Open(c *OpenContext) error {
 	o.c = ProcessContext{ctx: c.Context, logger: c.Logger}
-	o.m, o.w, o.passed = c.Metrics, eventtime.Min, eventtime.Min
+	o.m, o.w, o.fired = c.Metrics, eventtime.Min, eventtime.Min
 	o.decl.metrics = c.Metrics
 	o.cells = state.SetOf(&o.decl)
 	if o.Fns.Declare != nil {
@@ -142,7 +142,7 @@ func (o *keyedParDo[K, V, Out]) openState(c *OpenContext) (err error) {
 	var h horizons
 	if c.Restore != nil {
 		o.w = c.Restore.Watermark
-		if o.passed, h, next, names, err = parseBlob(c.Restore.Blob, o.w); err != nil {
+		if o.fired, h, next, names, err = parseBlob(c.Restore.Blob, o.w); err != nil {
 			return err
 		}
 	}
@@ -223,7 +223,7 @@ func (o *keyedParDo[K, V, Out]) processRows(rows []Element[coder.KV[K, V]]) erro
 		}
 		o.start(callProcess, r.Value.Key, win, s, e)
 		o.c.at = elementHeader{r.Time, win, r.Pane}
-		o.ttl.at(o.cells, o.passed, r.Time, false)
+		o.ttl.at(o.cells, o.fired, r.Time, false)
 		uerr := process(&o.c, r.Value.Key, r.Value.Value, &o.out)
 		written, err := o.finish()
 		if err == nil && written {
@@ -440,13 +440,13 @@ func (o *keyedParDo[K, V, Out]) Flush() error {
 
 // Snapshot implements Stateful.
 func (o *keyedParDo[K, V, Out]) Snapshot(checkpoint int64, base bool) (OpSnapshot, error) {
-	tables := []cutter{o.state, o.wakes.table}
+	tables := []cutTable{o.state, o.wakes.table}
 	_ = o.ttl.each(func(_ cell.Clock, l *lookupIndex[K]) error { tables = append(tables, l.table); return nil })
-	p, err := cutTogether(base, tables...)
+	p, err := cutTogether(base, o.state.backend, tables...)
 	if err != nil {
 		return OpSnapshot{}, fmt.Errorf("checkpoint %d: %w", checkpoint, err)
 	}
-	return OpSnapshot{Blob: o.schema.appendBlob(nil, o.passed, o.wakes.horizons()), Keyed: p}, nil
+	return OpSnapshot{Blob: o.schema.appendBlob(nil, o.fired, o.wakes.horizons()), Keyed: p}, nil
 }
 
 // Close implements Operator.

@@ -88,8 +88,8 @@ func newSchema(cells []cell.Decl, timers []*timer, stored map[fieldName]uint64, 
 }
 
 // appendBlob encodes what a restored operator must know.
-func (s *schema) appendBlob(dst []byte, passed eventtime.Time, h horizons) []byte {
-	dst = h.append(binary.AppendVarint(append(dst, schemaVersion), int64(passed)))
+func (s *schema) appendBlob(dst []byte, fired eventtime.Time, h horizons) []byte {
+	dst = h.append(binary.AppendVarint(append(dst, schemaVersion), int64(fired)))
 	dst = binary.AppendUvarint(dst, s.next)
 	dst = binary.AppendUvarint(dst, uint64(len(s.ids)))
 	for i, id := range s.ids {
@@ -107,19 +107,19 @@ func (s *schema) appendBlob(dst []byte, passed eventtime.Time, h horizons) []byt
 }
 
 // parseBlob undoes appendBlob. told is the watermark that the step was told last, for blobs of version 1: they do not say
-// which one has passed.
-func parseBlob(src []byte, told eventtime.Time) (passed eventtime.Time, h horizons, next uint64, names map[fieldName]uint64, err error) {
+// for which one everything has fired.
+func parseBlob(src []byte, told eventtime.Time) (fired eventtime.Time, h horizons, next uint64, names map[fieldName]uint64, err error) {
 	bad := func(what string) (eventtime.Time, horizons, uint64, map[fieldName]uint64, error) {
-		return passed, h, 0, nil, fmt.Errorf("restore keyed state: %s of its description is malformed", what)
+		return fired, h, 0, nil, fmt.Errorf("restore keyed state: %s of its description is malformed", what)
 	}
 	if len(src) == 0 || src[0] == 0 || src[0] > schemaVersion {
 		return bad("the version")
 	}
 	version := src[0]
-	passed, src = told, src[1:]
+	fired, src = told, src[1:]
 	if version > 1 {
 		v, w := binary.Varint(src)
-		if passed = eventtime.Time(v); w <= 0 || passed != eventtime.Clamp(passed) {
+		if fired = eventtime.Time(v); w <= 0 || fired != eventtime.Clamp(fired) {
 			return bad("the watermark")
 		}
 		src = src[w:]
@@ -159,7 +159,7 @@ func parseBlob(src []byte, told eventtime.Time) (passed eventtime.Time, h horizo
 	if len(src) > 0 {
 		return bad("the end")
 	}
-	return passed, h, next, names, nil
+	return fired, h, next, names, nil
 }
 
 // newState is the state of a key that has nothing yet.

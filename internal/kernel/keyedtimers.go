@@ -16,7 +16,7 @@ func (o *keyedParDo[K, V, Out]) Watermark(w eventtime.Time, budget int) (bool, e
 		done, err = o.expire(&budget)
 	}
 	if err == nil && done {
-		o.passed = w
+		o.fired = w
 		err = o.expireCells(budget + BatchSize)
 	}
 	return done, o.end(err)
@@ -68,7 +68,7 @@ func (o *keyedParDo[K, V, Out]) fireTimer(i int, at eventtime.Time, k wakeKey[K]
 	}
 	e.acc.timers[i] = noTime
 	o.c.at = elementHeader{timestampOf(at, k), k.win, NoPane}
-	o.ttl.at(o.cells, o.passed, at, true)
+	o.ttl.at(o.cells, o.fired, at, true)
 	uerr := o.handlers[i](&o.c, k.key, &o.out)
 	if _, err := o.finish(); err != nil {
 		return err
@@ -192,7 +192,7 @@ func (o *keyedParDo[K, V, Out]) expireKey(s *segment[K, keyState], e *entry[K, k
 	k := wakeKey[K]{e.key, s.win}
 	o.start(callExpiry, k.key, k.win, s, e)
 	if o.ttl != nil {
-		o.ttl.at(o.cells, o.passed, o.lastTime(), true)
+		o.ttl.at(o.cells, o.fired, o.lastTime(), true)
 		for clock, now := range o.cells.Now {
 			o.ttl.drop(&e.acc, cell.Clock(clock), now)
 		}

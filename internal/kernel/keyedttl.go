@@ -105,16 +105,16 @@ func (x *expiries[K]) begin() {
 	}
 }
 
-// at tells the cells the time. passed is the watermark for which everything has fired, and at the time of the element or
+// at tells the cells the time. fired is the watermark for which everything has, and at the time of the element or
 // timer: what a timer may still need is there until its time is passed.
-func (x *expiries[K]) at(cells *cell.Set, passed, at eventtime.Time, timer bool) {
+func (x *expiries[K]) at(cells *cell.Set, fired, at eventtime.Time, timer bool) {
 	if x == nil {
 		return
 	}
 	cells.Now, cells.Stamp = x.time, x.time
-	cells.Now[cell.EventTime] = passed
+	cells.Now[cell.EventTime] = fired
 	if timer {
-		cells.Now[cell.EventTime] = max(passed, at)
+		cells.Now[cell.EventTime] = max(fired, at)
 	}
 	// Not at Min: that is no time from which anything could pass.
 	cells.Stamp[cell.EventTime] = max(cells.Now[cell.EventTime], at, eventtime.Min+1)
@@ -251,7 +251,7 @@ func (o *keyedParDo[K, V, Out]) settleLookups() error {
 // expiredBy is the time at which what has expired may go: no call will look at an earlier one.
 func (o *keyedParDo[K, V, Out]) expiredBy(clock cell.Clock) eventtime.Time {
 	if clock == cell.EventTime {
-		return o.passed
+		return o.fired
 	}
 	return o.ttl.time[clock]
 }

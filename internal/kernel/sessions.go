@@ -338,7 +338,7 @@ func (o *sessions[K, A, Out]) sleep(e *entry[K, sessionList[A]], i int) error {
 
 // Snapshot implements Stateful.
 func (o *sessions[K, A, Out]) Snapshot(checkpoint int64, base bool) (OpSnapshot, error) {
-	p, err := cutTogether(base, o.state, o.wakes.table)
+	p, err := cutTogether(base, o.state.backend, o.state, o.wakes.table)
 	if err != nil {
 		return OpSnapshot{}, fmt.Errorf("checkpoint %d: %w", checkpoint, err)
 	}

@@ -19,18 +19,15 @@ type cutPart interface {
 	Companion() []byte
 }
 
-// cutter is a *Table of any type.
-type cutter interface {
+// cutTable is a *Table of any type.
+type cutTable interface {
 	cutPart(renewBase bool) (cutPart, error)
-	store() statebackend.Backend
 }
 
 func (t *Table[K, A]) cutPart(renewBase bool) (cutPart, error) { return t.cut(renewBase) }
 
-func (t *Table[K, A]) store() statebackend.Backend { return t.backend }
-
 // cutTogether closes the epochs of tables that share a backend.
-func cutTogether(renewBase bool, tables ...cutter) (*groupSnapshot, error) {
+func cutTogether(renewBase bool, backend statebackend.Backend, tables ...cutTable) (*groupSnapshot, error) {
 	g := &groupSnapshot{}
 	for _, t := range tables {
 		p, err := t.cutPart(renewBase)
@@ -41,7 +38,7 @@ func cutTogether(renewBase bool, tables ...cutter) (*groupSnapshot, error) {
 	}
 	if renewBase {
 		var err error
-		if g.base, err = tables[0].store().Snapshot(); err != nil {
+		if g.base, err = backend.Snapshot(); err != nil {
 			return nil, fmt.Errorf("snapshot the state backend: %w", err)
 		}
 	}

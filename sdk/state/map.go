@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"iter"
 	"reflect"
-	"strings"
 
 	"github.com/millstream/millstream/internal/cell"
 	"github.com/millstream/millstream/sdk/coder"
@@ -105,7 +104,7 @@ func (c *mapCell[K, V]) find(s *collection[pair[K, V]], k K) (p place, found boo
 		return place{}, false
 	}
 	enc := c.buf
-	p = s.seek(func(o *pair[K, V]) bool { return strings.Compare(o.enc, string(enc)) < 0 })
+	p = s.seek(func(o *pair[K, V]) bool { return o.enc < string(enc) })
 	return p, p.block < len(s.list) && s.at(p).p.enc == string(enc)
 }
 
