@@ -754,8 +754,8 @@ func TestKeyedStateFormat(t *testing.T) {
 	EventTimer(d, "t", func(*ProcessContext, string, *Emitter[string]) error { return nil })
 	cells := state.SetOf(d).Decls
 	s := newSchema(cells, d.timers, nil, 0)
-	blob := "02" + "d804" + "c0a907" + "80f0b252" + "04" + "03" + "6301016e" + "63020173" + "74030174"
-	if got := hex.EncodeToString(s.appendBlob(nil, 300, horizons{minuteWidth, dayWidth})); got != blob {
+	blob := "02" + "c0a907" + "80f0b252" + "00" + "00" + "80d30e" + "80f0b252" + "e0c508" + "d804" + "04" + "03" + "6301016e" + "63020173" + "74030174"
+	if got := hex.EncodeToString(s.appendBlob(nil, keyedBlob{indexes: [3]horizons{{minuteWidth, dayWidth}, {0, 0}, {2 * minuteWidth, dayWidth}}, passed: 70_000, fired: 300})); got != blob {
 		t.Errorf("the blob is\n%s, want\n%s", got, blob)
 	}
 	n, text := int64(300), "hi"
@@ -802,10 +802,10 @@ func FuzzKeyedStateDecode(f *testing.F) {
 func FuzzKeyedStateBlob(f *testing.F) {
 	d := &KeyedDecl{}
 	state.NewValue[int64](d, "n")
-	f.Add(newSchema(state.SetOf(d).Decls, nil, nil, 0).appendBlob(nil, 300, horizons{minuteWidth, dayWidth}))
+	f.Add(newSchema(state.SetOf(d).Decls, nil, nil, 0).appendBlob(nil, keyedBlob{indexes: [3]horizons{{minuteWidth, dayWidth}, {0, 0}, {2 * minuteWidth, dayWidth}}, passed: 70_000}))
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, src []byte) {
-		_, _, next, names, err := parseBlob(src, 0)
+		_, next, names, err := parseBlob(src)
 		if err != nil {
 			return
 		}

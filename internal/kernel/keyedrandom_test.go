@@ -655,7 +655,7 @@ func (w *keyedWalk[K]) checkIndex() error {
 	n := 0
 	for at, s := range states {
 		k := naiveKey{w.index[at.key], at.win}
-		_, next := s.next()
+		_, next := o.schema.next(&s, byWatermark)
 		want := w.naive.states[k]
 		if want == nil || len(want.cells) == 0 && len(want.timers) == 0 && s.wake == noTime {
 			return fmt.Errorf("key %d has a state with nothing in it", k.key)

@@ -22,8 +22,7 @@ type expiries[K comparable] struct {
 	slot   int         // of the lookups in keyState.cells
 	decls  []cell.Decl // of the cells
 	clocks [cell.Clocks]*lookupIndex[K]
-	now    func() eventtime.Time // processing time
-	time   [cell.Clocks]eventtime.Time
+	time   [cell.Clocks]eventtime.Time // that of processing, in this call of the operator
 }
 
 type lookupIndex[K comparable] struct {
@@ -42,7 +41,7 @@ func looksDecl() cell.Decl { return cell.Decl{Codec: looksCodec{}} }
 
 // openExpiries returns nil if no cell has a TTL and none of a restored program had.
 func openExpiries[K comparable](decls []cell.Decl, key coder.Key[K], c *OpenContext) (*expiries[K], error) {
-	x := &expiries[K]{slot: len(decls), decls: decls, now: c.Now, time: [cell.Clocks]eventtime.Time{eventtime.Min, eventtime.Min}}
+	x := &expiries[K]{slot: len(decls), decls: decls}
 	var need [cell.Clocks]bool
 	for _, d := range decls {
 		if d.TTL > 0 {
@@ -98,26 +97,18 @@ func (x *expiries[K]) evict() error {
 	return x.each(func(_ cell.Clock, l *lookupIndex[K]) error { return l.table.evict() })
 }
 
-// begin reads the clock for a batch.
-func (x *expiries[K]) begin() {
-	if x != nil && x.clocks[cell.ProcessingTime] != nil {
-		x.time[cell.ProcessingTime] = max(x.time[cell.ProcessingTime], x.now())
-	}
-}
+// goBy says whether there are TTLs by a clock.
+func (x *expiries[K]) goBy(clock cell.Clock) bool { return x != nil && x.clocks[clock] != nil }
 
-// at tells the cells the time. fired is the watermark for which everything has, and at the time of the element or
-// timer: what a timer may still need is there until its time is passed.
-func (x *expiries[K]) at(cells *cell.Set, fired, at eventtime.Time, timer bool) {
+// at tells the cells the time: now is that of event time, and stamp the timestamp of the call.
+func (x *expiries[K]) at(cells *cell.Set, now, stamp eventtime.Time) {
 	if x == nil {
 		return
 	}
 	cells.Now, cells.Stamp = x.time, x.time
-	cells.Now[cell.EventTime] = fired
-	if timer {
-		cells.Now[cell.EventTime] = max(fired, at)
-	}
+	cells.Now[cell.EventTime] = now
 	// Not at Min: that is no time from which anything could pass.
-	cells.Stamp[cell.EventTime] = max(cells.Now[cell.EventTime], at, eventtime.Min+1)
+	cells.Stamp[cell.EventTime] = max(now, stamp, eventtime.Min+1)
 }
 
 // drop removes what has expired from a state that may be changed.
@@ -215,6 +206,33 @@ func (l *lookupIndex[K]) next() eventtime.Time {
 
 // ---- the operator ----
 
+// eventNow is the event time of a call by a timer or of an expiry: what lives at that time is there, however far the watermark
+// has come, unless all had fired before.
+func (o *keyedParDo[K, V, Out]) eventNow() eventtime.Time {
+	switch {
+	case o.call.kind == callExpiry:
+		return max(o.fired, o.lastTime())
+	case o.call.by == byWatermark:
+		return max(o.fired, o.call.at)
+	}
+	return o.fired
+}
+
+// nextLookup is the processing time from which there is something to free.
+func (o *keyedParDo[K, V, Out]) nextLookup() eventtime.Time {
+	next := noTime
+	_ = o.ttl.each(func(clock cell.Clock, l *lookupIndex[K]) error {
+		switch {
+		case clock == cell.ProcessingTime:
+			next = min(next, l.next())
+		case l.next() <= o.fired:
+			next = eventtime.Min // left over
+		}
+		return nil
+	})
+	return next
+}
+
 // forgetLookups is called for a state that is about to go.
 func (o *keyedParDo[K, V, Out]) forgetLookups() error {
 	c := &o.call
@@ -310,7 +328,7 @@ func (o *keyedParDo[K, V, Out]) lookAtDue(clock cell.Clock, l *lookupIndex[K], b
 		o.ttl.set(&e.acc, clock, window.Window{})
 		o.ttl.drop(&e.acc, clock, o.expiredBy(clock))
 		o.state.resized(e)
-		if err := o.settle(false); err != nil {
+		if err := o.settle(0); err != nil {
 			return err
 		}
 	}

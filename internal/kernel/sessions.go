@@ -49,7 +49,7 @@ func NewSessions[K comparable, A, Out any](a Aggregation[K, A, Out], inputs func
 func (o *sessions[K, A, Out]) Open(c *OpenContext) (err error) {
 	o.outs, o.m, o.w = c.Outputs, c.Metrics, eventtime.Min
 	o.state = newTable(tableConfig[K, sessionList[A]]{o.Key, sessionCoder[A]{o.Acc}, o.size}, c)
-	if o.wakes, err = newWakeups(o.Key, c); err != nil {
+	if o.wakes, err = newWakeups(o.Key, c, wakeupTable); err != nil {
 		return err
 	}
 	o.wakes.table.max = c.CacheMax / 4
