@@ -60,13 +60,20 @@ func (o *keyedParDo[K, V, Out]) wakeUp(k wakeKey[K], by domain, index *wakeups[K
 	}
 	for {
 		t, at := o.schema.next(&e.acc, by)
-		if at > now || *budget <= 0 {
+		due := at <= now
+		if by == byClock {
+			// What a handler sets at or before the watermark comes next: the order must not depend on budgets.
+			if first, when := o.schema.next(&e.acc, byWatermark); when <= o.w {
+				t, at, due = first, when, true
+			}
+		}
+		if !due || *budget <= 0 {
 			w := woken(0)
-			if at > now {
+			if !due {
 				w = 1 << by
 			}
 			o.call = call[K]{key: k.key, win: k.win, s: s, e: e, wrote: true}
-			return w != 0, o.settle(w)
+			return !due, o.settle(w)
 		}
 		*budget--
 		if err := o.fireTimer(callTimer, t, at, k, s, e); err != nil {
