@@ -11,7 +11,7 @@ import (
 
 // A list in blocks and a slice do the same at random; snapshots taken on the way never change.
 func TestBlocksAgreeWithASlice(t *testing.T) {
-	seeds.Each(t, 200, func(seed uint64) error {
+	seeds.Each(t, 60, func(seed uint64) error {
 		r := rand.New(rand.NewPCG(seed, 1))
 		var b blocks[int]
 		var want []int

@@ -6,6 +6,7 @@ import (
 	"iter"
 	"maps"
 	"math"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -571,7 +572,14 @@ func TestCellsAreEncodedAsDocumented(t *testing.T) {
 	k.at(1002).call(func() { bag2.Add("b"); m2.Put("bb", 300) })
 	want := []string{"02" + "0161" + "0162", "02" + "016301" + "026262ac02", "02" + "05" + "0178" + "10" + "0179", "07",
 		"d00f" + "09", "02" + "d00f0161" + "040162", "02" + "d00f016301" + "04026262ac02"}
+	page, err := os.ReadFile("../../docs/format/cells.md")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for i, c := range state.SetOf(d).Decls {
+		if !strings.Contains(string(page), "`"+want[i]+"`") {
+			t.Errorf("the page does not have the example %s", want[i])
+		}
 		b, err := c.Append(nil, k.slots[i])
 		if got := hex.EncodeToString(b); err != nil || got != want[i] {
 			t.Errorf("%s is %s, want %s (%v)", c.Name, got, want[i], err)

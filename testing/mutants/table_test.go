@@ -10,6 +10,8 @@ var (
 	merger     = finder{"./internal/engine", "TestMerger|TestRestoredMerger", nil}
 	table      = finder{"./internal/kernel", "TestTable|TestRange", []string{"-kernel.runs=1000"}}
 	panes      = finder{"./internal/kernel", "TestAggregate", nil}
+	cells      = finder{"./internal/kernel", "TestCellsAgreeWithNaive|TestStoredCells", nil}
+	blocks     = finder{"./sdk/state", "TestBlocks", nil}
 	windows    = finder{"./internal/kernel", "TestSliding|TestSessions|TestLift", nil}
 )
 
@@ -25,6 +27,12 @@ const (
 	passGo       = "internal/kernel/tablepass.go"
 	snapshotGo   = "internal/kernel/tablesnapshot.go"
 	aggregateGo  = "internal/kernel/aggregate.go"
+	ttlGo        = "internal/kernel/keyedttl.go"
+	keyedGo      = "internal/kernel/keyedpardo.go"
+	expiryGo     = "internal/kernel/keyedtimers.go"
+	cellGo       = "sdk/state/state.go"
+	valueGo      = "sdk/state/value.go"
+	blocksGo     = "sdk/state/blocks.go"
 	paneGo       = "internal/kernel/pane.go"
 	slicesGo     = "internal/kernel/slices.go"
 	liftGo       = "internal/kernel/lift.go"
@@ -245,4 +253,26 @@ var mutants = []mutant{
 		"o.wm = n.Watermark\n", "", lateJobs},
 	{"a source's watermark is stored before it is told", barrierGo,
 		"n.Watermark = s.chain.w // the root", "n.Watermark = o.wm // the root", lateJobs},
+
+	// docs/design/state.md.
+	{"a block that a snapshot shares is changed", blocksGo,
+		"if k.shared {", "if false {", blocks},
+	{"a value lives a millisecond too long", cellGo,
+		"at.Add(b.ttl) <= b.set.Now[b.clock]", "at.Add(b.ttl) < b.set.Now[b.clock]", cells},
+	{"a read prolongs nothing", valueGo,
+		"p.at < c.stamp() && c.set.Change(c.at) != nil", "false", cells},
+	{"a timer finds dead what lived at its time", ttlGo,
+		"return max(o.fired, o.call.at)", "return o.w", cells},
+	{"a restored watermark counts as one that has fired", keyedGo,
+		"if o.fired = b.fired; b.first {", "if true {", cells},
+	{"what an element writes ahead of the watermark counts as written at the watermark", ttlGo,
+		"max(now, stamp, eventtime.Min+1)", "max(now, eventtime.Min+1)", cells},
+	{"a lookup is taken out of a bucket that a pass takes apart", ttlGo,
+		"s != nil && s != l.table.firing", "s != nil", cells},
+	{"a lookup that is too late stays", ttlGo,
+		"has != (window.Window{}) && has.EndTime() <= first.Add(lag)", "has != (window.Window{})", cells},
+	{"a state without anything leaves its lookup", keyedGo,
+		"if err := o.forgetLookups(); err != nil {\n\t\t\treturn err\n\t\t}", "", cells},
+	{"OnWindowExpiry is called for a key in which all has expired", expiryGo,
+		"o.ttl.drop(&e.acc, cell.Clock(clock), now)", "_, _ = clock, now", cells},
 }
