@@ -18,6 +18,7 @@ type moreTimers struct {
 	hold  eventtime.Time      // of the entry in the index of holds; noTime: there is none
 	outs  []eventtime.Time    // output timestamps, by slot; noTime: that of its firing
 	tags  [domains][]tagTimer // pending timers of families, in the order in which they fire
+	bytes int                 // of the tags
 }
 
 // tagTimer is a pending timer of a family.
@@ -56,12 +57,9 @@ func (m *moreTimers) size() int {
 	if m == nil {
 		return 0
 	}
-	n := int(unsafe.Sizeof(*m)) + timerTimeBytes*len(m.outs)
+	n := int(unsafe.Sizeof(*m)) + timerTimeBytes*len(m.outs) + m.bytes
 	for by := range m.tags {
 		n += cap(m.tags[by]) * int(unsafe.Sizeof(tagTimer{}))
-		for i := range m.tags[by] {
-			n += len(m.tags[by][i].tag)
-		}
 	}
 	return n
 }
@@ -144,10 +142,12 @@ func (m *moreTimers) put(p tagTimer) {
 	tags := m.tags[p.timer.by]
 	i, _ := slices.BinarySearchFunc(tags, &p, func(e tagTimer, p *tagTimer) int { return e.before(p) })
 	m.tags[p.timer.by] = slices.Insert(tags, i, p)
+	m.bytes += len(p.tag)
 }
 
 func (m *moreTimers) remove(by domain, i int) {
 	tags := m.tags[by]
+	m.bytes -= len(tags[i].tag)
 	switch {
 	case len(tags) == 1:
 		m.tags[by] = nil
@@ -312,6 +312,7 @@ func (s *schema) decodeFamily(k *keyState, family *timer, src []byte) (err error
 			return errors.New("its timers are not in order")
 		}
 		tags = append(tags, p)
+		k.more.bytes += len(p.tag)
 	}
 	if n > 0 { // another family's
 		slices.SortStableFunc(tags, func(a, b tagTimer) int { return a.before(&b) })

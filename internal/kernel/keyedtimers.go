@@ -163,9 +163,8 @@ func (o *keyedParDo[K, V, Out]) setTimer(t *timer, tag string, at, out eventtime
 		return
 	}
 	last := o.lastTime()
-	pending := c.e != nil && c.e.acc.isPending(t, tag)
 	switch {
-	case c.kind == callTimer && !pending && (c.by == byWatermark && c.at >= last || last == lastTimer && o.w >= last):
+	case c.kind == callTimer && (c.by == byWatermark && c.at >= last || last == lastTimer && o.w >= last) && !c.e.acc.isPending(t, tag):
 		// Each firing brings time forward. At the end of the global window that is not enough for a timer
 		// that always sets itself to come to an end, so there only a pending one may be moved.
 		return

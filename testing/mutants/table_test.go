@@ -142,9 +142,11 @@ var mutants = []mutant{
 	{"an input's watermark goes back", mergerGo,
 		"in.wm, in.idle = max(in.wm, w), idle", "in.wm, in.idle = w, idle", merger},
 	{"an idle input does not hold the end of time", mergerGo,
-		"if least == eventtime.Max && more {\n\t\treturn\n\t}\n", "", merger},
+		" else if least == eventtime.Max && asleep < eventtime.Max {\n\t\treturn\n\t}\n", "\n", merger},
 	{"an idle input holds the others", mergerGo,
-		"more = more || in.wm < eventtime.Max\n\t\t\tcontinue", "more = more || in.wm < eventtime.Max", merger},
+		"asleep = min(asleep, in.wm)\n\t\t\tcontinue", "asleep = min(asleep, in.wm)", merger},
+	{"what an input says as it goes idle is lost", mergerGo,
+		"if m.idle {\n\t\tleast = asleep\n\t}", "if m.idle {\n\t\treturn\n\t}", merger},
 	{"a restored input that has not spoken is idle", mergerGo,
 		"m.in[i] = inputMark{wm: s.Inputs[i]}", "m.in[i] = inputMark{wm: s.Inputs[i], idle: s.Inputs[i] == eventtime.Min}", merger},
 
