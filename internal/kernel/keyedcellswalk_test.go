@@ -31,6 +31,7 @@ type cellsWalk struct {
 	global bool
 	always bool
 	cache  int64
+	most   int // keys to look at in one go; 0: as usual
 	files  files
 
 	op    *keyedParDo[string, int64, string]
@@ -59,7 +60,7 @@ const cellKeys = 8
 func walkCells(seed uint64, stats *cellStats) error {
 	r := rand.New(rand.NewPCG(seed, 5))
 	w := &cellsWalk{
-		r: r, stats: stats, global: r.IntN(3) == 0, always: r.IntN(4) == 0, cache: []int64{0, 6000, 1 << 20}[r.IntN(3)],
+		r: r, stats: stats, global: r.IntN(3) == 0, always: r.IntN(4) == 0, cache: []int64{0, 6000, 1 << 20}[r.IntN(3)], most: []int{0, 0, 1, 2}[r.IntN(4)],
 		files: files{}, out: map[cellKey][]string{}, w: eventtime.Min, at: eventtime.Time(r.Int64N(8_000_000) - 4_000_000),
 	}
 	for i := range w.ttls {
@@ -83,7 +84,7 @@ func walkCells(seed uint64, stats *cellStats) error {
 	}
 	stats.expired += w.naive.expired
 	w.naive.clock += 1 << 40
-	for range 3 {
+	for range 1000 {
 		if _, err := w.op.Watermark(eventtime.Max, 1000); err != nil {
 			return err
 		}
@@ -135,7 +136,13 @@ func (w *cellsWalk) open(p *cellsPoint) error {
 	if p != nil {
 		oc.Restore = &OpRestore{Checkpoint: 1, Blob: p.blob, Watermark: p.told}
 	}
-	return w.op.Open(oc)
+	if err := w.op.Open(oc); err != nil {
+		return err
+	}
+	if w.most > 0 && w.op.ttl != nil {
+		w.op.ttl.most = w.most
+	}
+	return nil
 }
 
 func (w *cellsWalk) take(b Batch) error {
@@ -364,7 +371,7 @@ func (w *cellsWalk) check() error {
 func (w *cellsWalk) checkLookups(clock cell.Clock, l *lookupIndex[string], states map[dumped]keyState) error {
 	o := w.op
 	w.stats.spilledLooks += l.table.spilled
-	if t := o.expiredBy(clock); l.next() <= t {
+	if t := o.expiredBy(clock); l.next() <= t && w.most == 0 {
 		return fmt.Errorf("lookups are due at %v, it is %v", l.next(), t)
 	}
 	index, err := dump(l.table, wakeKeys[string]{o.Key}, wakeTail)
@@ -396,6 +403,16 @@ func (w *cellsWalk) checkLookups(clock cell.Clock, l *lookupIndex[string], state
 		}
 		if _, ok := index[dumped{has, string(key)}]; !ok {
 			return fmt.Errorf("key %q: its lookup is not in bucket %v", k, has)
+		}
+		delete(index, dumped{has, string(key)})
+	}
+	for at := range index { // of no state: their windows have gone
+		k, _, err := wakeKeys[string]{o.Key}.Decode([]byte(at.key))
+		if err != nil {
+			return err
+		}
+		if o.state.lookup(k.win) != nil && (l.table.firing == nil || at.win != l.table.firing.win) {
+			return fmt.Errorf("key %q: bucket %v has a lookup that its state does not know", k.key, at.win)
 		}
 	}
 	return nil

@@ -22,6 +22,7 @@ type expiries[K comparable] struct {
 	slot   int         // of the lookups in keyState.cells
 	decls  []cell.Decl // of the cells
 	clocks [cell.Clocks]*lookupIndex[K]
+	most   int                         // keys to look at in one go
 	time   [cell.Clocks]eventtime.Time // that of processing, in this call of the operator
 }
 
@@ -41,7 +42,7 @@ func looksDecl() cell.Decl { return cell.Decl{Codec: looksCodec{}} }
 
 // openExpiries returns nil if no cell has a TTL and none of a restored program had.
 func openExpiries[K comparable](decls []cell.Decl, key coder.Key[K], c *OpenContext) (*expiries[K], error) {
-	x := &expiries[K]{slot: len(decls), decls: decls}
+	x := &expiries[K]{slot: len(decls), decls: decls, most: 4 * BatchSize}
 	var need [cell.Clocks]bool
 	for _, d := range decls {
 		if d.TTL > 0 {
@@ -277,6 +278,10 @@ func (o *keyedParDo[K, V, Out]) expiredBy(clock cell.Clock) eventtime.Time {
 // expireCells frees what has expired, about budget keys. No firing is unfinished. What is left to do waits for the next
 // call: nothing depends on it but memory.
 func (o *keyedParDo[K, V, Out]) expireCells(budget int) error {
+	if o.ttl == nil {
+		return nil
+	}
+	budget = min(budget, o.ttl.most)
 	return o.ttl.each(func(clock cell.Clock, l *lookupIndex[K]) error {
 		for budget > 0 && l.next() <= o.expiredBy(clock) {
 			s := l.buckets[0]
