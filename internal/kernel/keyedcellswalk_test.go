@@ -411,7 +411,7 @@ func (w *cellsWalk) checkLookups(clock cell.Clock, l *lookupIndex[string], state
 		if err != nil {
 			return err
 		}
-		if o.state.lookup(k.win) != nil && (l.table.firing == nil || at.win != l.table.firing.win) {
+		if o.state.lookup(k.win) != nil && (l.table.firing == nil || at.win != l.table.firing.win) { // that goes as a whole
 			return fmt.Errorf("key %q: bucket %v has a lookup that its state does not know", k.key, at.win)
 		}
 	}

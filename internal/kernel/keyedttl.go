@@ -181,8 +181,8 @@ func (x *expiries[K]) set(k *keyState, clock cell.Clock, w window.Window) {
 
 // move moves a lookup from one bucket to another; the zero Window is none.
 func (l *lookupIndex[K]) move(k wakeKey[K], from, to window.Window) error {
-	// A pass that takes a bucket apart comes to it by itself, and leaves the key alone if its state says another bucket.
-	if s := l.table.lookup(from); s != nil && s != l.table.firing {
+	// A pass that takes the bucket apart has not come to it: else the state would have another.
+	if s := l.table.lookup(from); s != nil {
 		if err := l.table.removeKey(s, k); err != nil {
 			return err
 		}

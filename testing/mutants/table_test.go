@@ -11,8 +11,11 @@ var (
 	table      = finder{"./internal/kernel", "TestTable|TestRange", []string{"-kernel.runs=1000"}}
 	panes      = finder{"./internal/kernel", "TestAggregate", nil}
 	cells      = finder{"./internal/kernel", "TestCellsAgreeWithNaive|TestStoredCells", nil}
+	reads      = finder{"./sdk/state", "TestReadsProlong", nil}
 	blocks     = finder{"./sdk/state", "TestBlocks", nil}
 	windows    = finder{"./internal/kernel", "TestSliding|TestSessions|TestLift", nil}
+	keyedSteps = finder{"./internal/kernel", "TestKeyedStep|Timer", nil}
+	holdIndex  = finder{"./internal/kernel", "TestHolds", nil}
 )
 
 const (
@@ -29,7 +32,6 @@ const (
 	aggregateGo  = "internal/kernel/aggregate.go"
 	ttlGo        = "internal/kernel/keyedttl.go"
 	keyedGo      = "internal/kernel/keyedpardo.go"
-	expiryGo     = "internal/kernel/keyedtimers.go"
 	cellGo       = "sdk/state/state.go"
 	valueGo      = "sdk/state/value.go"
 	blocksGo     = "sdk/state/blocks.go"
@@ -37,6 +39,9 @@ const (
 	slicesGo     = "internal/kernel/slices.go"
 	liftGo       = "internal/kernel/lift.go"
 	sessionsGo   = "internal/kernel/sessions.go"
+	holdsGo      = "internal/kernel/holds.go"
+	timersGo     = "internal/kernel/keyedtimers.go"
+	clockGo      = "internal/kernel/keyedclock.go"
 	checkpointGo = "internal/checkpoint/checkpoint.go"
 )
 
@@ -262,19 +267,39 @@ var mutants = []mutant{
 	{"a value lives a millisecond too long", cellGo,
 		"at.Add(b.ttl) <= b.set.Now[b.clock]", "at.Add(b.ttl) < b.set.Now[b.clock]", cells},
 	{"a read prolongs nothing", valueGo,
-		"p.at < c.stamp() && c.set.Change(c.at) != nil", "false", cells},
+		"p.at < c.stamp() && c.set.Change(c.at) != nil", "false", reads},
 	{"a timer finds dead what lived at its time", ttlGo,
 		"return max(o.fired, o.call.at)", "return o.w", cells},
 	{"a restored watermark counts as one that has fired", keyedGo,
 		"if o.fired = b.fired; b.first {", "if true {", cells},
 	{"what an element writes ahead of the watermark counts as written at the watermark", ttlGo,
 		"max(now, stamp, eventtime.Min+1)", "max(now, eventtime.Min+1)", cells},
-	{"a lookup is taken out of a bucket that a pass takes apart", ttlGo,
-		"s != nil && s != l.table.firing", "s != nil", cells},
 	{"a lookup that is too late stays", ttlGo,
 		"has != (window.Window{}) && has.EndTime() <= first.Add(lag)", "has != (window.Window{})", cells},
 	{"a state without anything leaves its lookup", keyedGo,
 		"if err := o.forgetLookups(); err != nil {\n\t\t\treturn err\n\t\t}", "", cells},
-	{"OnWindowExpiry is called for a key in which all has expired", expiryGo,
+	{"OnWindowExpiry is called for a key in which all has expired", timersGo,
 		"o.ttl.drop(&e.acc, cell.Clock(clock), now)", "_, _ = clock, now", cells},
+
+	// Timers and holds, by the invariants of docs/design/timers.md.
+	{"a hold that moves on holds where it was", clockGo,
+		"if hold != m.hold {", "if hold < m.hold {", keyedSteps},
+	{"a hold lies behind the watermark of the outputs", clockGo,
+		"hold = min(max(hold, o.passed), lastTimer)", "hold = min(hold, lastTimer)", keyedSteps},
+	{"the watermark passes what has still to fire", clockGo,
+		"if !fired || !o.holds.settled(w) {", "if !o.holds.settled(w) {", keyedSteps},
+	{"user code runs while an index is being taken apart", clockGo,
+		"done, err := o.clock.tidy(budget, o.clock.move)", "done, err := true, error(nil)", keyedSteps},
+	{"a timer sets a timer of the clock to the present", timersGo,
+		"at = max(at, o.time()+1)", "at = max(at, o.time())", keyedSteps},
+	{"what a timer of the clock sets in the past waits for its turn", timersGo,
+		"byWatermark); when <= o.w {", "byWatermark); false && when <= o.w {", keyedSteps},
+	{"a window ends without its timers of the clock", timersGo,
+		"if e.acc.more != nil {\n\t\tif err := o.expireTimers(k, s, e)", "if false {\n\t\tif err := o.expireTimers(k, s, e)", keyedSteps},
+	{"a tenth that is evicted while it is counted is counted twice", holdsGo,
+		"if h.counting {", "if false {", holdIndex},
+	{"a hold of a restored tenth is not counted", holdsGo,
+		"tenths[0].counts != nil {\n\t\treturn true, nil", "len(tenths) > 1 {\n\t\treturn true, nil", holdIndex},
+	{"a wider bucket of holds is left alone", holdsGo,
+		"if !h.reach(w) {", "if true {", holdIndex},
 }

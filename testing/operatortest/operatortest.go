@@ -24,11 +24,12 @@ import (
 	"github.com/millstream/millstream/statebackend/memory"
 )
 
-// Input is one thing that an operator is told: a batch, or a watermark.
+// Input is one thing that an operator is told: a batch, a watermark, or a processing time.
 type Input struct {
 	port      int
 	batch     kernel.Batch
 	watermark eventtime.Time
+	clock     bool // watermark is a processing time
 }
 
 // Batch is an input of elements. Each run is given a copy.
@@ -38,6 +39,9 @@ func Batch[T any](port int, es ...kernel.Element[T]) Input {
 
 // Watermark is an input without elements.
 func Watermark(w eventtime.Time) Input { return Input{watermark: w} }
+
+// Clock is an input that moves the processing time to now, which is 0 at first.
+func Clock(now eventtime.Time) Input { return Input{watermark: now, clock: true} }
 
 // Case is an operator and what it is told.
 type Case struct {
@@ -124,7 +128,8 @@ type run struct {
 	op      kernel.Operator
 	backend statebackend.Backend
 	w       eventtime.Time
-	since   int // inputs, and slices of firings, since the last snapshot
+	now     eventtime.Time // processing time
+	since   int            // inputs, and slices of firings, since the last snapshot
 	number  int64
 	pending *engine.SubtaskSnapshot // being encoded
 	place   place
@@ -138,7 +143,8 @@ type run struct {
 // place is how far a run has come.
 type place struct {
 	input int
-	said  []string // at this input
+	said  []string       // at this input
+	now   eventtime.Time // processing time
 }
 
 const step = "step"
@@ -155,43 +161,74 @@ func (r *run) all() ([][]string, error) {
 			err = r.disturb()
 		}
 		for err == nil && r.restored {
-			err = r.fire() // a host repeats the watermark
+			if err = r.fire(); err == nil { // a host repeats the watermark
+				err = r.tick()
+			}
 		}
 		if err != nil {
 			return nil, fmt.Errorf("input %d: %w", r.place.input, err)
 		}
 		sort.Strings(r.place.said)
 		out[r.place.input] = r.place.said
-		r.place = place{input: r.place.input + 1}
+		r.place = place{input: r.place.input + 1, now: r.now}
 	}
 	return out, r.close()
 }
 
 func (r *run) take(in Input) error {
 	r.patience = 1
-	if in.batch == nil {
+	switch {
+	case in.clock:
+		r.now = in.watermark
+	case in.batch == nil:
 		r.w = in.watermark
-		return r.fire()
+		if err := r.fire(); err != nil {
+			return err
+		}
+	default:
+		if err := r.op.Process(in.port, in.batch.Clone()); err != nil {
+			return err
+		}
+		if f, ok := r.op.(kernel.Flusher); ok {
+			if err := f.Flush(); err != nil {
+				return err
+			}
+		}
 	}
-	if err := r.op.Process(in.port, in.batch.Clone()); err != nil {
-		return err
-	}
-	if f, ok := r.op.(kernel.Flusher); ok {
-		return f.Flush()
+	return r.tick()
+}
+
+// tick does what is due by the clock, unless the operator was restored meanwhile.
+func (r *run) tick() error {
+	c, ok := r.op.(kernel.Clocked)
+	for slice := 1; ok && !r.restored && c.NextClock() <= r.now; slice++ {
+		done, err := c.Clock(r.now, r.slice())
+		if err != nil {
+			return err
+		}
+		if !done && slice == r.patience {
+			r.patience *= 2
+			if err := r.disturb(); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
+}
+
+func (r *run) slice() int {
+	if r.budget == 0 {
+		return 1 << 30
+	}
+	return r.budget
 }
 
 // fire repeats the watermark until the operator is done with it, or was restored. A firing is disturbed ever
 // more seldom, for a restored one looks again at what it has done.
 func (r *run) fire() error {
-	budget := r.budget
-	if budget == 0 {
-		budget = 1 << 30
-	}
 	r.restored = false
 	for slice := 1; !r.restored; slice++ {
-		done, err := r.op.Watermark(r.w, budget)
+		done, err := r.op.Watermark(r.w, r.slice())
 		if err != nil || done {
 			return err
 		}
@@ -219,7 +256,7 @@ func (r *run) disturb() error {
 			return nil // else there would be no end
 		}
 		r.wentBack = r.barrier.input + 1
-		r.place = r.barrier
+		r.place, r.now = r.barrier, r.barrier.now
 		return r.restore()
 	}
 	if r.since++; r.snapshotEvery == 0 || r.since < r.snapshotEvery {
@@ -248,7 +285,7 @@ func (r *run) restore() error {
 
 func (r *run) snapshot() error {
 	r.number++
-	r.barrier = place{r.place.input, slices.Clone(r.place.said)}
+	r.barrier = place{r.place.input, slices.Clone(r.place.said), r.now}
 	n := engine.NodeSnapshot{Node: step, Watermark: r.w}
 	if s, ok := r.op.(kernel.Stateful); ok {
 		var err error
@@ -292,7 +329,7 @@ func (r *run) open() error {
 	c := &kernel.OpenContext{
 		Context: context.Background(), Step: step, Subtask: connector.Subtask{Index: 0, Parallelism: 1},
 		Groups: groups, CacheMax: cache, Track: r.snapshotEvery > 0, Metrics: &kernel.Metrics{},
-		Logger: slog.New(slog.DiscardHandler), Now: func() eventtime.Time { return 0 }, Wake: func() {},
+		Logger: slog.New(slog.DiscardHandler), Now: func() eventtime.Time { return r.now }, Wake: func() {},
 	}
 	c.Metrics.Watermark.Store(int64(eventtime.Min))
 	for i, p := range r.Ports {
