@@ -90,7 +90,7 @@ const (
 func (o *keyedParDo[K, V, Out]) Open(c *OpenContext) error {
 	o.c = ProcessContext{ctx: c.Context, logger: c.Logger}
 	o.m, o.w = c.Metrics, eventtime.Min
-	o.decl.metrics = c.Metrics
+	o.decl.metrics, o.decl.now = c.Metrics, c.Now
 	o.cells = state.SetOf(&o.decl)
 	if o.Fns.Declare != nil {
 		o.Fns.Declare(&o.decl)
