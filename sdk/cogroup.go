@@ -53,8 +53,8 @@ func CoGroupByKey[K comparable, A, B any](name string, left PCollection[KV[K, A]
 		size: func(c *coAcc[A, B]) int { return memory(c.A) + memory(c.B) },
 	}
 	return aggregate(a, config,
-		inputOf(&a, left, func(c coAcc[A, B], v A) coAcc[A, B] { c.A = append(c.A, v); return c }),
-		inputOf(&a, right, func(c coAcc[A, B], v B) coAcc[A, B] { c.B = append(c.B, v); return c }))
+		inputOf(&a, left, func(c coAcc[A, B], v A) coAcc[A, B] { c.A = append(c.A, v); return c }, within(left.p, func(c *coAcc[A, B]) *[]A { return &c.A })),
+		inputOf(&a, right, func(c coAcc[A, B], v B) coAcc[A, B] { c.B = append(c.B, v); return c }, within(right.p, func(c *coAcc[A, B]) *[]B { return &c.B })))
 }
 
 // CoGroupByKey3 is CoGroupByKey of three inputs.
@@ -78,9 +78,22 @@ func CoGroupByKey3[K comparable, A, B, C any](name string, first PCollection[KV[
 		size:  func(c *acc) int { return memory(c.A) + memory(c.B) + memory(c.C) },
 	}
 	return aggregate(a, config,
-		inputOf(&a, first, func(c acc, v A) acc { c.A = append(c.A, v); return c }),
-		inputOf(&a, second, func(c acc, v B) acc { c.B = append(c.B, v); return c }),
-		inputOf(&a, third, func(c acc, v C) acc { c.C = append(c.C, v); return c }))
+		inputOf(&a, first, func(c acc, v A) acc { c.A = append(c.A, v); return c }, within(first.p, func(c *acc) *[]A { return &c.A })),
+		inputOf(&a, second, func(c acc, v B) acc { c.B = append(c.B, v); return c }, within(second.p, func(c *acc) *[]B { return &c.B })),
+		inputOf(&a, third, func(c acc, v C) acc { c.C = append(c.C, v); return c }, within(third.p, func(c *acc) *[]C { return &c.C })))
+}
+
+// within is removeValue for a slice in an accumulator.
+func within[Acc, V any](p *Pipeline, of func(*Acc) *[]V) func(Acc, V) Acc {
+	remove := removeValue[V](p)
+	if remove == nil {
+		return nil
+	}
+	return func(c Acc, v V) Acc {
+		vs := of(&c)
+		*vs = remove(*vs, v)
+		return c
+	}
 }
 
 // given is an Iterable of what an accumulator has now. What is appended to it later is not seen.
