@@ -47,6 +47,16 @@ type Reader[T, S any] interface {
 // when Read is worth calling again. Without it the runner asks again every 10 ms.
 type Notifier interface{ Notify(wake func()) }
 
+// Timed is an optional part of a Reader that goes by processing time. Such a Reader has no clock of its own, so that tests
+// can script it, and the runner asks it again when something is due, not every 10 ms.
+type Timed interface {
+	// Clock is called once, before Assign. now is the processing time of the job, in UTC and whole milliseconds, which never
+	// goes back while the job runs; it belongs to the goroutine of the Reader.
+	Clock(now func() time.Time)
+	// Due is called after a Read that returned Idle: the processing time from which Read has something.
+	Due() time.Time
+}
+
 // Status says what a Read brought.
 type Status uint8
 
