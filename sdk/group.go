@@ -34,7 +34,11 @@ type Remover[In, Acc any] interface{ RemoveInput(Acc, In) Acc }
 // GroupOption refines an aggregation.
 type GroupOption interface{ applyGroup(*groupConfig) }
 
-type groupConfig struct{ late []lateTo }
+type groupConfig struct {
+	late  []lateTo
+	hot   int // shards of HotKeys
+	isHot bool
+}
 
 // groupConfigOf applies options. What they point to belongs to p from now on; see configOf.
 func groupConfigOf(p *Pipeline, opts []GroupOption) (c groupConfig) {
@@ -120,11 +124,15 @@ func removeValue[V any](p *Pipeline) func(vs []V, v V) []V {
 
 // CombinePerKey aggregates, for each key and window, the values by fn.
 func CombinePerKey[K comparable, V, A, Out any, F CombineFn[V, A, Out]](name string, in PCollection[KV[K, V]], fn F, opts ...GroupOption) PCollection[KV[K, Out]] {
+	config := groupConfigOf(in.p, opts)
+	if config.isHot {
+		return combineHot[K, V, A, Out](name, in, fn, config)
+	}
 	a := aggregation[K, A, Out]{
 		name: name, kind: "combine", create: fn.CreateAccumulator, extract: fn.ExtractOutput, merge: fn.MergeAccumulators, combine: true, size: kernel.Footprint[A](),
 		fn: fmt.Sprintf("%T", fn), spec: []string{fmt.Sprintf("fn=%T", fn)},
 	}
-	return aggregate(a, groupConfigOf(in.p, opts), inputOf(&a, in, fn.AddInput, remover[V, A](fn)))
+	return aggregate(a, config, inputOf(&a, in, fn.AddInput, remover[V, A](fn)))
 }
 
 // remover is the RemoveInput of a CombineFn, or nil.
@@ -139,7 +147,7 @@ func remover[V, A any](fn any) func(A, V) A {
 // result of nothing is fn's identity; other windows without elements give nothing.
 func CombineGlobally[V, A, Out any, F CombineFn[V, A, Out]](name string, in PCollection[V], fn F, opts ...GroupOption) (out PCollection[Out]) {
 	config := groupConfigOf(in.p, opts)
-	if !in.usable(name) {
+	if !in.usable(name) || !config.noHotKeys(in.p, name) {
 		return PCollection[Out]{p: in.p}
 	}
 	in.p.Scope(name, func() {
@@ -240,6 +248,9 @@ func aggregate[K comparable, A, Out any](a aggregation[K, A, Out], config groupC
 			return out
 		}
 		types = append(types, in.typ)
+	}
+	if !config.noHotKeys(p, a.name) {
+		return out
 	}
 	key, err := coder.KeyOf[K](p.coders...)
 	if err != nil {
