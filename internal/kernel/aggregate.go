@@ -346,7 +346,7 @@ func (o *aggregate[K, A, Out]) next(w eventtime.Time, budget *int) (bool, error)
 		return false, o.table.dropSegment(expiring)
 	case ending == nil:
 		return true, o.identity(w)
-	case o.Lateness == 0:
+	case expiry(ending.win, o.Lateness) == ending.win.EndTime():
 		done, err := o.table.pass(ending, budget, true, o.endAndExpire)
 		if err != nil || !done {
 			return false, err

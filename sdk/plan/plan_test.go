@@ -23,7 +23,7 @@ import (
 
 var update = flag.Bool("plan.update", false, "write the golden files of testdata anew")
 
-var pipelines = map[string]func(*sdk.Pipeline){"steps": steps, "windows": windows, "scopes": scopes, "types": types}
+var pipelines = map[string]func(*sdk.Pipeline){"steps": steps, "windows": windows, "scopes": scopes, "types": types, "triggers": triggers}
 
 func graph(t *testing.T, build func(*sdk.Pipeline)) *kernel.Graph {
 	t.Helper()

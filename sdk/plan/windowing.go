@@ -12,7 +12,6 @@ import (
 
 	"github.com/millstream/millstream/internal/kernel"
 	"github.com/millstream/millstream/sdk/coder"
-	"github.com/millstream/millstream/sdk/trigger"
 	"github.com/millstream/millstream/sdk/window"
 )
 
@@ -104,50 +103,6 @@ func short(d time.Duration) string {
 	return s
 }
 
-// triggerOf translates a trigger. Beam's default trigger is ours: once at the end of the window, and then for
-// each late element.
-func triggerOf(t trigger.Trigger) (*pipepb.Trigger, error) {
-	early, late, ok := trigger.Counts(t)
-	if !ok {
-		return nil, fmt.Errorf("the trigger %T has no translation: add it to sdk/plan/windowing.go", t)
-	}
-	if early == 0 && late == 1 {
-		return &pipepb.Trigger{Trigger: &pipepb.Trigger_Default_{Default: &pipepb.Trigger_Default{}}}, nil
-	}
-	a := &pipepb.Trigger_AfterEndOfWindow{LateFirings: count(late)}
-	if early > 0 {
-		a.EarlyFirings = count(early)
-	}
-	return &pipepb.Trigger{Trigger: &pipepb.Trigger_AfterEndOfWindow_{AfterEndOfWindow: a}}, nil
-}
-
-func count(n int64) *pipepb.Trigger {
-	return &pipepb.Trigger{Trigger: &pipepb.Trigger_ElementCount_{ElementCount: &pipepb.Trigger_ElementCount{ElementCount: int32(min(n, 1<<31-1))}}}
-}
-
-// triggerText is the way back from triggerOf, for readers.
-func triggerText(t *pipepb.Trigger) string {
-	switch t := t.GetTrigger().(type) {
-	case *pipepb.Trigger_Default_:
-		return "at the end, then each late element"
-	case *pipepb.Trigger_AfterEndOfWindow_:
-		text := "at the end"
-		if early := t.AfterEndOfWindow.EarlyFirings; early != nil {
-			text += ", before it " + triggerText(early)
-		}
-		if late := t.AfterEndOfWindow.LateFirings; late != nil {
-			text += ", after it " + triggerText(late)
-		}
-		return text
-	case *pipepb.Trigger_ElementCount_:
-		if t.ElementCount.ElementCount == 1 {
-			return "every element"
-		}
-		return fmt.Sprintf("every %d elements", t.ElementCount.ElementCount)
-	}
-	return t.String()
-}
-
 // windowing adds a strategy and returns its id, which is what it says.
 func (b *builder) windowing(s kernel.Strategy) (string, error) {
 	fn, err := windowFn(s.Fn)
@@ -161,21 +116,35 @@ func (b *builder) windowing(s kernel.Strategy) (string, error) {
 	_, slides := s.Fn.(window.SlidingFn)
 	w := &pipepb.WindowingStrategy{
 		WindowFn: fn, MergeStatus: merging(s.Fn), WindowCoderId: b.coder(windowCoder(s.Fn)),
-		Trigger: t, AccumulationMode: pipepb.AccumulationMode_DISCARDING, AllowedLateness: s.AllowedLateness,
-		// What every aggregation here does: the timestamp of a pane is the last in its window, and there are no
-		// empty panes.
-		OutputTime:      pipepb.OutputTime_END_OF_WINDOW,
+		Trigger: t, AccumulationMode: accumulations[s.Accumulation], AllowedLateness: s.AllowedLateness,
+		OutputTime:      outputTimes[s.Timestamps],
 		ClosingBehavior: pipepb.ClosingBehavior_EMIT_IF_NONEMPTY, OnTimeBehavior: pipepb.OnTimeBehavior_FIRE_IF_NONEMPTY,
 		AssignsToOneWindow: !slides, EnvironmentId: environment,
 	}
-	if s.Accumulation == kernel.Accumulating {
-		w.AccumulationMode = pipepb.AccumulationMode_ACCUMULATING
+	if s.EmptyOnTime {
+		w.OnTimeBehavior = pipepb.OnTimeBehavior_FIRE_ALWAYS
+	}
+	if s.EmptyLast {
+		w.ClosingBehavior = pipepb.ClosingBehavior_EMIT_ALWAYS
 	}
 	text := windowingText(w)
 	id := fmt.Sprintf("%s; %s; lateness %s; %s", text[0], text[1], text[2], text[3])
 	b.c.WindowingStrategies[id] = w
 	return id, nil
 }
+
+var (
+	accumulations = [...]pipepb.AccumulationMode_Enum{
+		kernel.Discarding:   pipepb.AccumulationMode_DISCARDING,
+		kernel.Accumulating: pipepb.AccumulationMode_ACCUMULATING,
+		kernel.Retracting:   pipepb.AccumulationMode_RETRACTING,
+	}
+	outputTimes = [...]pipepb.OutputTime_Enum{
+		kernel.EndOfWindow: pipepb.OutputTime_END_OF_WINDOW,
+		kernel.Earliest:    pipepb.OutputTime_EARLIEST_IN_PANE,
+		kernel.Latest:      pipepb.OutputTime_LATEST_IN_PANE,
+	}
+)
 
 // windowingNames are the properties in the order of windowingText.
 var windowingNames = []string{"windows", "trigger", "allowed lateness", "panes"}
@@ -186,8 +155,20 @@ func windowingText(w *pipepb.WindowingStrategy) []string {
 	if w.GetMergeStatus() == pipepb.MergeStatus_ALREADY_MERGED {
 		windows += ", merged"
 	}
+	panes := strings.ToLower(w.GetAccumulationMode().String())
+	switch w.GetOutputTime() {
+	case pipepb.OutputTime_EARLIEST_IN_PANE:
+		panes += ", at their earliest element"
+	case pipepb.OutputTime_LATEST_IN_PANE:
+		panes += ", at their latest element"
+	}
+	if w.GetOnTimeBehavior() == pipepb.OnTimeBehavior_FIRE_ALWAYS {
+		panes += ", also empty at the end"
+	}
+	if w.GetClosingBehavior() == pipepb.ClosingBehavior_EMIT_ALWAYS {
+		panes += ", also empty at the expiry"
+	}
 	return []string{
-		windows, triggerText(w.GetTrigger()), short(time.Duration(w.GetAllowedLateness()) * time.Millisecond),
-		strings.ToLower(w.GetAccumulationMode().String()),
+		windows, triggerText(w.GetTrigger()), short(time.Duration(w.GetAllowedLateness()) * time.Millisecond), panes,
 	}
 }

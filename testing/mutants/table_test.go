@@ -11,6 +11,7 @@ var (
 	table      = finder{"./internal/kernel", "TestTable|TestRange", []string{"-kernel.runs=1000"}}
 	panes      = finder{"./internal/kernel", "TestAggregate", nil}
 	windows    = finder{"./internal/kernel", "TestSliding|TestSessions|TestLift", nil}
+	triggers   = finder{"./internal/triggering", "Test", nil}
 )
 
 const (
@@ -29,6 +30,7 @@ const (
 	slicesGo     = "internal/kernel/slices.go"
 	liftGo       = "internal/kernel/lift.go"
 	sessionsGo   = "internal/kernel/sessions.go"
+	machineGo    = "internal/triggering/machine.go"
 	checkpointGo = "internal/checkpoint/checkpoint.go"
 )
 
@@ -245,4 +247,28 @@ var mutants = []mutant{
 		"o.wm = n.Watermark\n", "", lateJobs},
 	{"a source's watermark is stored before it is told", barrierGo,
 		"n.Watermark = s.chain.w // the root", "n.Watermark = o.wm // the root", lateJobs},
+
+	// Triggers (docs/design/triggers.md).
+	{"a repeated trigger keeps what its parts have finished", machineGo,
+		"if m.finished(s, i) {\n\t\tm.reset(s, i)", "if m.finished(s, i) {\n\t\ts.Finished &^= m.nodes[i].bit", triggers},
+	{"a delay counts from the last element", machineGo,
+		"if s.Slots[i] == 0 {", "if true {", triggers},
+	{"until forgets at each firing of main", machineGo,
+		"m.fire(s, main, now) // until", "m.clear(s, until)\n\t\tm.fire(s, main, now) // until", triggers},
+	{"a part of AfterEach counts from before its turn", machineGo,
+		"default:\n\t\t\t\tm.reset(s, p)", "default:", triggers},
+	{"AfterFirst keeps what the part that was not ready waited for", machineGo,
+		"} else {\n\t\t\t\tm.clear(s, p)\n\t\t\t}", "}", triggers},
+	{"late firings count from before the end", machineGo,
+		"m.reset(s, i)\n\t\t\ts.Finished |= n.bit", "s.Finished |= n.bit", triggers},
+	{"an end that has fired in one window has in the merged one", machineGo,
+		"bits := any&^m.times | every&m.times", "bits := any", triggers},
+	{"a window that grows past the watermark stays late", machineGo,
+		"if !now.ended() {\n\t\tbits &^=", "if false {\n\t\tbits &^=", triggers},
+	{"a merged delay is the latest", machineGo,
+		"from[i] < dst[i]", "from[i] > dst[i]", triggers},
+	{"a merge brings back AfterFirst with parts that go on", machineGo,
+		"if over || m.merged(dst, i) {", "if over && false || m.merged(dst, i) {", triggers},
+	{"a wake-up by the clock is missed", machineGo,
+		"w, c = min(w, pw), min(c, pc)\n\t\t}\n\tcase all:", "w, c = min(w, pw), max(c, pc)\n\t\t}\n\tcase all:", triggers},
 }
