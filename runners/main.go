@@ -168,7 +168,7 @@ func runDistributed(name string, build func(*sdk.Pipeline) error, l linked, c *C
 			steps = steps[:0]
 			p := direct.Progress{Watermark: int64(eventtime.Max), Checkpoints: now.Checkpoints, CheckpointAge: now.CheckpointAge}
 			for _, s := range now.Steps {
-				steps = append(steps, direct.Step{Name: s.Name, RecordsIn: s.RecordsIn, RecordsOut: s.RecordsOut, LateDropped: s.LateDropped, LateTo: s.LateTo, Counters: s.Counters})
+				steps = append(steps, direct.Step{Name: s.Name, RecordsIn: s.RecordsIn, RecordsOut: s.RecordsOut, LateDropped: s.LateDropped, LateTo: s.LateTo, Figures: s.Figures})
 				if s.RecordsIn == 0 { // a source
 					p.RecordsRead += s.RecordsOut
 					p.Watermark = min(p.Watermark, s.Watermark)

@@ -3,7 +3,9 @@ package runners
 import (
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -96,11 +98,16 @@ func (r *report) table(steps []direct.Step) {
 		case s.LateDropped > 0:
 			dropped = append(dropped, strconv.Quote(s.Name))
 		}
-		for name, v := range s.Counters {
-			fmt.Fprintf(t, "  %s\t\t%s\t\t\n", name, humanize.Comma(v))
+		for _, name := range slices.Sorted(maps.Keys(s.Counters)) {
+			fmt.Fprintf(t, "  %s\t\t%s\t\t\n", name, humanize.Comma(s.Counters[name]))
 		}
 	}
 	t.Flush()
+	for _, s := range steps {
+		for _, line := range figureLines(s.Figures) {
+			fmt.Fprintf(r.w, "%s: %s\n", s.Name, line)
+		}
+	}
 	if len(dropped) > 0 {
 		fmt.Fprintf(r.w, "late elements of %s came after their window had expired and were dropped: allow more disorder (watermark.Bounded), more lateness (sdk.AllowedLateness), or collect them (sdk.LateTo)\n", strings.Join(dropped, ", "))
 	}
@@ -111,4 +118,27 @@ func (r *report) table(steps []direct.Step) {
 		fmt.Fprintf(r.w, "the figures count %s; the output is that of the whole job\n", r.since)
 	}
 	fmt.Fprintf(r.w, "done in %s\n", time.Since(r.started).Round(time.Millisecond))
+}
+
+// figureLines tells of the figures that are more than a number, in the order of their names.
+func figureLines(f direct.Figures) (lines []string) {
+	line := func(name, format string, args ...any) {
+		lines = append(lines, name+" "+fmt.Sprintf(format, args...))
+	}
+	for _, name := range slices.Sorted(maps.Keys(f.Distributions)) {
+		if d := f.Distributions[name]; d.Count > 0 {
+			line(name, "count %s, sum %s, min %s, max %s", humanize.Comma(d.Count), humanize.Comma(d.Sum), humanize.Comma(d.Min), humanize.Comma(d.Max))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(f.Gauges)) {
+		g := f.Gauges[name]
+		line(name, "%s at %s", humanize.Comma(g.Value), g.At)
+	}
+	for _, name := range slices.Sorted(maps.Keys(f.Histograms)) {
+		if h := f.Histograms[name]; h.Count > 0 {
+			line(name, "count %s, min %s, p50 %s, p90 %s, p99 %s, max %s", humanize.Comma(h.Count), humanize.Comma(h.Min),
+				humanize.Comma(h.Quantile(0.5)), humanize.Comma(h.Quantile(0.9)), humanize.Comma(h.Quantile(0.99)), humanize.Comma(h.Max))
+		}
+	}
+	return lines
 }

@@ -93,3 +93,24 @@ func TestTableHasLateElementsAndWhatToDo(t *testing.T) {
 		t.Errorf("nothing was late, and it says:\n%s", out.String())
 	}
 }
+
+func TestTableTellsWhatStepsCount(t *testing.T) {
+	var out strings.Builder
+	newReport(&out).table([]direct.Step{{Name: "sort", RecordsIn: 7, Figures: direct.Figures{
+		Counters:      map[string]int64{"zeros": 1, "ones": 2000},
+		Distributions: map[string]direct.Summary{"sizes": {Count: 2, Sum: 30, Min: 10, Max: 20}, "none": {}},
+		Gauges:        map[string]direct.Reading{"depth": {Value: 3, At: 1500}},
+		Histograms:    map[string]direct.Buckets{"ms": {Summary: direct.Summary{Count: 2, Sum: 3, Min: 1, Max: 2}, N: []int64{0, 0, 1, 1}}, "empty": {}},
+	}}})
+	want := regexp.MustCompile(`(?s) ones .* 2,000 .* zeros .* 1 .*
+sort: sizes count 2, sum 30, min 10, max 20
+sort: depth 3 at 1970-01-01T00:00:01.5\S*
+sort: ms count 2, min 1, p50 1, p90 2, p99 2, max 2
+done`)
+	if !want.MatchString(out.String()) {
+		t.Errorf("%s", out.String())
+	}
+	if strings.Contains(out.String(), "none") || strings.Contains(out.String(), "empty") {
+		t.Errorf("the table has what was never observed:\n%s", out.String())
+	}
+}

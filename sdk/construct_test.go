@@ -133,17 +133,25 @@ func TestMistakesNameStepLineAndRemedy(t *testing.T) {
 		{"flatten of unlike windowings (Beam 22903)", func(p *sdk.Pipeline) {
 			in := timed(p, 1)
 			sdk.Flatten("both", sdk.WindowInto("a", in, fixed), sdk.WindowInto("b", in, fixed, sdk.Accumulating))
-		}, "both", []string{"input 2 has the windowing", "window all inputs alike with WindowInto"}},
+		}, "both", []string{"its inputs are windowed unlike: the first {Size:10ms", "input 2 {Size:10ms", "window all with the same WindowInto"}},
 		{"flatten of two pipelines", func(p *sdk.Pipeline) {
 			sdk.Flatten("both", numbers(p, 1), numbers(sdk.NewPipeline("other"), 1))
 		}, "both", []string{"belongs to another pipeline"}},
 		{"co-group of unlike windowings", func(p *sdk.Pipeline) {
 			in := byParity("parity", timed(p, 1))
 			sdk.CoGroupByKey("join", in, sdk.WindowInto("w", in, fixed))
-		}, "join", []string{"windowed unlike", "window both with the same WindowInto"}},
+		}, "join", []string{"windowed unlike", "window all with the same WindowInto"}},
 		{"co-group of two pipelines", func(p *sdk.Pipeline) {
 			sdk.CoGroupByKey("join", byParity("parity", numbers(p, 1)), byParity("parity", numbers(sdk.NewPipeline("other"), 1)))
 		}, "join", []string{"belongs to another pipeline"}},
+		{"co-group of three, the third windowed unlike", func(p *sdk.Pipeline) {
+			in := byParity("parity", timed(p, 1))
+			sdk.CoGroupByKey3("join", in, in, sdk.WindowInto("w", in, fixed))
+		}, "join", []string{"windowed unlike", "input 3 {Size:10ms", "window all with the same WindowInto"}},
+		{"no partitions", func(p *sdk.Pipeline) { sdk.Partition("cut", numbers(p, 1), 0, func(int64) int { return 0 }) }, "cut",
+			[]string{"0 partitions: there may be 1 to 1000"}},
+		{"partition without a function", func(p *sdk.Pipeline) { sdk.Partition("cut", numbers(p, 1), 2, nil) }, "cut",
+			[]string{"its function is nil", "pass one that returns the index"}},
 		{"accumulator without an encoding", func(p *sdk.Pipeline) {
 			sdk.CombinePerKey("sum", byParity("parity", numbers(p, 1)), secretSum{})
 		}, "sum", []string{"its accumulator is kept in checkpoints", "C", "chan int"}},
@@ -299,6 +307,8 @@ func TestZeroPCollectionNamesTheStep(t *testing.T) {
 		"CombinePerKey":   func() { sdk.CombinePerKey("m", pairs, stats.Sum[int64]{}) },
 		"CombineGlobally": func() { sdk.CombineGlobally("m", zero, stats.CountFn[string]{}) },
 		"CoGroupByKey":    func() { sdk.CoGroupByKey("m", pairs, pairs) },
+		"CoGroupByKey3":   func() { sdk.CoGroupByKey3("m", pairs, pairs, pairs) },
+		"Partition":       func() { sdk.Partition("m", zero, 2, func(string) int { return 0 }) },
 		"ParDoPerKey":     func() { sdk.ParDoPerKey("m", pairs, keyedFn{}) },
 		"Write":           func() { memio.Write("m", zero, &memio.Collector[string]{}) },
 		"composite":       func() { stats.Count("m", zero) },
@@ -327,21 +337,34 @@ func TestPanicInBuildIsAnErrorWithItsStack(t *testing.T) {
 	}
 }
 
+// A panic may come from a mistake that was recorded before it, which is what helps.
+func TestPanicInBuildDoesNotHideMistakes(t *testing.T) {
+	_, err := sdk.Build("p", func(p *sdk.Pipeline) error {
+		parts := sdk.Partition("cut", numbers(p, 1), -1, func(int64) int { return 0 })
+		sdk.Map("first", parts[0], func(v int64) int64 { return v })
+		return nil
+	})
+	if err == nil || !strings.Contains(err.Error(), `step "cut" (construct_test.go:`) || !strings.Contains(err.Error(), "index out of range") {
+		t.Errorf("error %v", err)
+	}
+}
+
 // What runners say of late elements depends on it. Of a join with one LateTo, those of the other input are dropped.
 func TestNodeSaysWhetherAllLateElementsAreKept(t *testing.T) {
 	g, err := sdk.Build("p", func(p *sdk.Pipeline) error {
 		in := sdk.WindowInto("windows", byParity("parity", timed(p, 1)), window.Fixed(time.Second))
-		var a, b, c, d sdk.PCollection[sdk.KV[string, int64]]
+		var a, b, c, d, e, f sdk.PCollection[sdk.KV[string, int64]]
 		sdk.CombinePerKey("dropped", in, stats.Sum[int64]{})
 		sdk.CombinePerKey("kept", in, stats.Sum[int64]{}, sdk.LateTo(&a))
 		sdk.CoGroupByKey("half kept", in, in, sdk.LateTo(&b))
 		sdk.CoGroupByKey("both kept", in, in, sdk.LateTo(&c), sdk.LateTo(&d))
+		sdk.CoGroupByKey3("two of three kept", in, in, in, sdk.LateTo(&e), sdk.LateTo(&f))
 		return nil
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]bool{"dropped": false, "kept": true, "half kept": false, "both kept": true}
+	want := map[string]bool{"dropped": false, "kept": true, "half kept": false, "both kept": true, "two of three kept": false}
 	for _, n := range g.Nodes {
 		if kept, ok := want[n.Name]; ok && n.LateTo != kept {
 			t.Errorf("step %q: LateTo is %v", n.Name, n.LateTo)

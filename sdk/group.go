@@ -6,7 +6,6 @@ import (
 	"iter"
 	"reflect"
 	"slices"
-	"unsafe"
 
 	"github.com/millstream/millstream/internal/kernel"
 	"github.com/millstream/millstream/internal/triggering"
@@ -35,7 +34,11 @@ type Remover[In, Acc any] interface{ RemoveInput(Acc, In) Acc }
 // GroupOption refines an aggregation.
 type GroupOption interface{ applyGroup(*groupConfig) }
 
-type groupConfig struct{ late []lateTo }
+type groupConfig struct {
+	late  []lateTo
+	hot   int // shards of HotKeys
+	isHot bool
+}
 
 // groupConfigOf applies options. What they point to belongs to p from now on; see configOf.
 func groupConfigOf(p *Pipeline, opts []GroupOption) (c groupConfig) {
@@ -77,21 +80,20 @@ type GroupOrStepOption interface {
 }
 
 // LateTo sets dst to the elements that an aggregation, or ParDoPerKey, drops because their window has
-// expired, each with that window in its context. For CoGroupByKey it may be given for either input or both;
-// if those have one type, the first LateTo is that of the left input.
+// expired, each with that window in its context. For CoGroupByKey it may be given for any of the inputs; of inputs that
+// have one type, the first LateTo is that of the first.
 func LateTo[T any](dst *PCollection[T]) GroupOrStepOption { return lateTo{newOutputTo("late", dst)} }
 
 // GroupByKey gives, for each key and window, all values, in no particular order.
 func GroupByKey[K comparable, V any](name string, in PCollection[KV[K, V]], opts ...GroupOption) PCollection[KV[K, Iterable[V]]] {
 	useIterable[V](in.p)
-	var v V
 	a := aggregation[K, []V, Iterable[V]]{
 		name: name, kind: "group by key",
 		create:  func() []V { return nil },
-		extract: func(vs []V) Iterable[V] { return Iterable[V]{vs[:len(vs):len(vs)]} },
+		extract: given[V],
 		merge:   func(a, b []V) []V { return append(a, b...) },
 		clone:   func(vs []V) ([]V, error) { return slices.Clip(vs), nil }, // merging into it moves the values
-		size:    func(vs *[]V) int { return cap(*vs) * int(unsafe.Sizeof(v)) },
+		size:    func(vs *[]V) int { return memory(*vs) },
 	}
 	return aggregate(a, groupConfigOf(in.p, opts), inputOf(&a, in, func(vs []V, v V) []V { return append(vs, v) }, removeValue[V](in.p)))
 }
@@ -122,11 +124,15 @@ func removeValue[V any](p *Pipeline) func(vs []V, v V) []V {
 
 // CombinePerKey aggregates, for each key and window, the values by fn.
 func CombinePerKey[K comparable, V, A, Out any, F CombineFn[V, A, Out]](name string, in PCollection[KV[K, V]], fn F, opts ...GroupOption) PCollection[KV[K, Out]] {
+	config := groupConfigOf(in.p, opts)
+	if config.isHot {
+		return combineHot[K, V, A, Out](name, in, fn, config)
+	}
 	a := aggregation[K, A, Out]{
 		name: name, kind: "combine", create: fn.CreateAccumulator, extract: fn.ExtractOutput, merge: fn.MergeAccumulators, combine: true, size: kernel.Footprint[A](),
 		fn: fmt.Sprintf("%T", fn), spec: []string{fmt.Sprintf("fn=%T", fn)},
 	}
-	return aggregate(a, groupConfigOf(in.p, opts), inputOf(&a, in, fn.AddInput, remover[V, A](fn)))
+	return aggregate(a, config, inputOf(&a, in, fn.AddInput, remover[V, A](fn)))
 }
 
 // remover is the RemoveInput of a CombineFn, or nil.
@@ -141,7 +147,7 @@ func remover[V, A any](fn any) func(A, V) A {
 // result of nothing is fn's identity; other windows without elements give nothing.
 func CombineGlobally[V, A, Out any, F CombineFn[V, A, Out]](name string, in PCollection[V], fn F, opts ...GroupOption) (out PCollection[Out]) {
 	config := groupConfigOf(in.p, opts)
-	if !in.usable(name) {
+	if !in.usable(name) || !config.noHotKeys(in.p, name) {
 		return PCollection[Out]{p: in.p}
 	}
 	in.p.Scope(name, func() {
@@ -166,62 +172,6 @@ func CombineGlobally[V, A, Out any, F CombineFn[V, A, Out]](name string, in PCol
 		out = Map("value", all, func(kv KV[bool, Out]) Out { return kv.Value })
 	})
 	return out
-}
-
-// CoGroup has the values of one key and window from two collections.
-type CoGroup[A, B any] struct {
-	A Iterable[A]
-	B Iterable[B]
-}
-
-type coAcc[A, B any] struct {
-	A []A
-	B []B
-}
-
-// CoGroupByKey gives, for each key and window, all values of both inputs. They must be windowed alike.
-func CoGroupByKey[K comparable, A, B any](name string, left PCollection[KV[K, A]], right PCollection[KV[K, B]], opts ...GroupOption) PCollection[KV[K, CoGroup[A, B]]] {
-	config := groupConfigOf(left.p, opts)
-	if left.usable(name) && right.usable(name) && left.info().windowing.String() != right.info().windowing.String() {
-		left.p.errorf(name, "its inputs are windowed unlike: %v and %v; window both with the same WindowInto", left.info().windowing, right.info().windowing)
-		return PCollection[KV[K, CoGroup[A, B]]]{p: left.p}
-	}
-	useIterable[A](left.p)
-	useIterable[B](left.p)
-	var va A
-	var vb B
-	a := aggregation[K, coAcc[A, B], CoGroup[A, B]]{
-		name: name, kind: "co-group by key",
-		create: func() coAcc[A, B] { return coAcc[A, B]{} },
-		extract: func(c coAcc[A, B]) CoGroup[A, B] {
-			return CoGroup[A, B]{Iterable[A]{c.A[:len(c.A):len(c.A)]}, Iterable[B]{c.B[:len(c.B):len(c.B)]}}
-		},
-		merge: func(a, b coAcc[A, B]) coAcc[A, B] {
-			return coAcc[A, B]{append(a.A, b.A...), append(a.B, b.B...)}
-		},
-		clone: func(c coAcc[A, B]) (coAcc[A, B], error) {
-			return coAcc[A, B]{slices.Clip(c.A), slices.Clip(c.B)}, nil
-		},
-		size: func(c *coAcc[A, B]) int {
-			return cap(c.A)*int(unsafe.Sizeof(va)) + cap(c.B)*int(unsafe.Sizeof(vb))
-		},
-	}
-	return aggregate(a, config,
-		inputOf(&a, left, func(c coAcc[A, B], v A) coAcc[A, B] { c.A = append(c.A, v); return c }, within(left.p, func(c *coAcc[A, B]) *[]A { return &c.A })),
-		inputOf(&a, right, func(c coAcc[A, B], v B) coAcc[A, B] { c.B = append(c.B, v); return c }, within(left.p, func(c *coAcc[A, B]) *[]B { return &c.B })))
-}
-
-// within is removeValue for a slice in an accumulator.
-func within[C, V any](p *Pipeline, of func(*C) *[]V) func(C, V) C {
-	remove := removeValue[V](p)
-	if remove == nil {
-		return nil
-	}
-	return func(c C, v V) C {
-		vs := of(&c)
-		*vs = remove(*vs, v)
-		return c
-	}
 }
 
 // aggregation is what the aggregating steps have in common.
@@ -298,6 +248,9 @@ func aggregate[K comparable, A, Out any](a aggregation[K, A, Out], config groupC
 			return out
 		}
 		types = append(types, in.typ)
+	}
+	if !config.noHotKeys(p, a.name) {
+		return out
 	}
 	key, err := coder.KeyOf[K](p.coders...)
 	if err != nil {

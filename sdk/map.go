@@ -58,23 +58,23 @@ func Flatten[T any](name string, first PCollection[T], rest ...PCollection[T]) P
 	var c collection
 	all := append([]PCollection[T]{first}, rest...)
 	sliced := !slices.ContainsFunc(all, func(in PCollection[T]) bool { return in.node == nil || !in.info().sliced })
+	inputs := make([]anyCollection, len(all))
 	for i, in := range all {
-		if !in.usable(name) {
-			return PCollection[T]{p: p}
-		}
-		if in.p != p {
-			p.errorf(name, "input %d belongs to another pipeline", i+1)
-			return PCollection[T]{p: p}
-		}
+		inputs[i] = in
+	}
+	if !alike(name, inputs...) {
+		return PCollection[T]{p: p}
+	}
+	for i, in := range all {
 		if !sliced {
 			in = whole(name, i, in)
+		}
+		if !in.usable(name) {
+			return PCollection[T]{p: p}
 		}
 		info := in.info()
 		if i == 0 {
 			c = info
-		} else if info.windowing.String() != c.windowing.String() {
-			p.errorf(name, "input %d has the windowing %v, the first %v: window all inputs alike with WindowInto, before or after", i+1, info.windowing, c.windowing)
-			return PCollection[T]{p: p}
 		}
 		c.bounded, c.timed, c.retracts = c.bounded && info.bounded, c.timed && info.timed, c.retracts || info.retracts
 		n.Inputs = append(n.Inputs, forward(in))

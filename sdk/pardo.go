@@ -37,18 +37,30 @@ type Subtask = connector.Subtask
 //
 //	Counter(name string) *Counter              has Inc(d int64)
 //	Distribution(name string) *Distribution    has Observe(v int64)
+//	Gauge(name string) *Gauge                  has Set(v int64)
+//	Histogram(name string) *Histogram          has Observe(v int64)
+//
+// Names are of one step; two of one kind and name are one metric. What is no printable text in them is replaced, and they are
+// cut at 200 bytes.
 type Decl = kernel.Decl
 
 // AnyDecl is what NewOutput takes: a *Decl, or what embeds one.
 type AnyDecl = kernel.AnyDecl
 
-// Counter is a named count; Distribution sums up observed values. Both belong to one subtask.
+// Metrics are figures that a step's code counts, in one subtask each. Reports merge those of all subtasks, since the attempt
+// began: a restored job counts from nothing. Counter is a count. Distribution sums up observed values. Gauge is a value that
+// stands until the next: of several subtasks the latest, by processing time. Histogram tells quantiles of observed values, within
+// a sixteenth; it costs 4 KiB.
 //
 //	Counter:       Inc(d int64), Value() int64
 //	Distribution:  Observe(v int64), Value(), which has Count, Sum, Min and Max
+//	Gauge:         Set(v int64)
+//	Histogram:     Observe(v int64), Value(), which has Count, Sum, Min, Max and Quantile(q float64)
 type (
 	Counter      = kernel.Counter
 	Distribution = kernel.Distribution
+	Gauge        = kernel.Gauge
+	Histogram    = kernel.Histogram
 )
 
 // Failed is an input on which user code returned an error, as an element of the collection of ErrorsTo.

@@ -78,7 +78,7 @@ func Build(name string, build func(*Pipeline) error) (g *kernel.Graph, err error
 		case zeroInput:
 			g, err = nil, fmt.Errorf("build pipeline %q: %w", name, errors.Join(p.Err(), r))
 		default:
-			g, err = nil, fmt.Errorf("build pipeline %q: panic: %v\n%s", name, r, debug.Stack())
+			g, err = nil, fmt.Errorf("build pipeline %q: %w", name, errors.Join(p.Err(), fmt.Errorf("panic: %v\n%s", r, debug.Stack())))
 		}
 	}()
 	err = build(p)

@@ -41,6 +41,9 @@ func (Real) NewParker(string) Parker { return &realParker{c: make(chan struct{},
 // Now implements Scheduler.
 func (Real) Now() eventtime.Time { return eventtime.Time(time.Now().UnixMilli()) }
 
+// maxPark is in ms: a time.Duration reaches 292 years only.
+const maxPark = 24 * 3600 * 1000
+
 type realParker struct {
 	c     chan struct{}
 	timer *time.Timer
@@ -51,7 +54,7 @@ func (p *realParker) Park(until eventtime.Time) {
 		<-p.c
 		return
 	}
-	d := time.Duration(until-Real{}.Now()) * time.Millisecond
+	d := time.Duration(min(until-Real{}.Now(), maxPark)) * time.Millisecond
 	if d <= 0 {
 		select {
 		case <-p.c:

@@ -326,7 +326,7 @@ func (s *subtask) announce() error {
 // poll asks the source for a batch.
 func (s *subtask) poll() (bool, error) {
 	now, wasIdle := s.job.sched.Now(), s.polled.Inactive
-	early := s.polled.Status == connector.Idle && now < s.wakeAt
+	early := s.polled.Status == connector.Idle && now < s.wakeAt && !(s.polled.Due > 0 && s.now() >= s.polled.Due)
 	if s.sourceDone || s.paused || early && !s.notified.Swap(false) { // woken for something else
 		return false, nil
 	}
@@ -356,6 +356,9 @@ func (s *subtask) poll() (bool, error) {
 	}
 	if p.Status == connector.Idle {
 		s.wakeAt = now + pollAgain
+		if p.Due > 0 && s.job.clock == nil { // else nobody knows when the clock will be there
+			s.wakeAt = p.Due
+		}
 		return s.chain.advancing, nil
 	}
 	return true, s.flushIfOld()

@@ -97,7 +97,7 @@ func (o *keyedParDo[K, V, Out]) Open(c *OpenContext) error {
 	o.c = ProcessContext{ctx: c.Context, logger: c.Logger}
 	o.m, o.w, o.fired = c.Metrics, eventtime.Min, eventtime.Min
 	o.keyedClock = keyedClock[K]{now: c.Now, passed: eventtime.Min, held: eventtime.Max, seen: eventtime.Min}
-	o.decl.metrics = c.Metrics
+	o.decl.metrics, o.decl.now = c.Metrics, c.Now
 	o.cells = state.SetOf(&o.decl)
 	if o.Fns.Declare != nil {
 		o.Fns.Declare(&o.decl)

@@ -69,6 +69,7 @@ type Polled struct {
 	Records   int            // read in this call
 	Watermark eventtime.Time // of this subtask, never going back
 	Inactive  bool           // every split is idle: the watermark must not hold others back
+	Due       eventtime.Time // with Idle, the processing time from which Poll has something to do, after 0; 0: ask again soon
 }
 
 // OpSnapshot is the state of one operator of one subtask at a checkpoint.

@@ -156,6 +156,7 @@ func (e *Emitter[T]) begin(at *elementHeader) { e.at = at }
 // built, to learn what there is, and once in each subtask.
 type Decl struct {
 	metrics *Metrics // nil while the pipeline is built
+	now     func() eventtime.Time
 	Outputs []DeclaredOutput
 }
 
@@ -185,6 +186,22 @@ func (d *Decl) Distribution(name string) *Distribution {
 		return new(Distribution)
 	}
 	return d.metrics.Distribution(name)
+}
+
+// Histogram declares a histogram.
+func (d *Decl) Histogram(name string) *Histogram {
+	if d.metrics == nil {
+		return new(Histogram)
+	}
+	return d.metrics.Histogram(name)
+}
+
+// Gauge declares a gauge.
+func (d *Decl) Gauge(name string) *Gauge {
+	if d.metrics == nil {
+		return new(Gauge)
+	}
+	return d.metrics.Gauge(name, d.now)
 }
 
 // NewOutput declares an extra output.
@@ -230,7 +247,7 @@ func NewParDo[In, Out any](fns ParDoFns[In, Out], errorsTo bool) Operator {
 
 func (o *parDoOp[In, Out]) Open(c *OpenContext) error {
 	o.c = ProcessContext{ctx: c.Context, logger: c.Logger}
-	o.decl.metrics = c.Metrics
+	o.decl.metrics, o.decl.now = c.Metrics, c.Now
 	if o.fns.Declare != nil {
 		o.fns.Declare(&o.decl)
 	}

@@ -67,6 +67,7 @@ type sourceOp[T, S any] struct {
 	byID      map[string]*split[S]
 	silencers []*split[S] // whose generators say whether they are silent
 	reader    connector.Reader[T, S]
+	timed     connector.Timed // the reader, or nil
 	out       Output
 	buf       Rows[T]
 	pointers  bool // T holds some
@@ -151,6 +152,9 @@ func (o *sourceOp[T, S]) Open(c *OpenContext) error {
 	if n, ok := o.reader.(connector.Notifier); ok {
 		n.Notify(c.Wake)
 	}
+	if o.timed, _ = o.reader.(connector.Timed); o.timed != nil {
+		o.timed.Clock(func() time.Time { return c.Now().Time() })
+	}
 	var todo []S
 	for _, sp := range o.splits {
 		if !sp.done {
@@ -208,7 +212,11 @@ func (o *sourceOp[T, S]) Poll(now eventtime.Time) (Polled, error) {
 		o.ended = true
 		return Polled{Status: connector.End, Records: len(b.Records), Watermark: eventtime.Max}, nil
 	}
-	return o.polled(b.Status, len(b.Records)), nil
+	p := o.polled(b.Status, len(b.Records))
+	if o.timed != nil && o.idle == 0 && b.Status == connector.Idle { // with idleness, silence is to be counted
+		p.Due = max(1, eventtime.FromTime(o.timed.Due()))
+	}
+	return p, nil
 }
 
 // allow is a token bucket that holds a tenth of a second.

@@ -38,6 +38,7 @@ func TestSourceConforms(t *testing.T) {
 	for _, size := range []int64{20, 1 << 10, 64 << 20} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
 			connectortest.Source(t, func() connector.Source[testRow, Split] { return Source[testRow](dir, SplitBytes(size)) }, want)
+			connectortest.Splitter(t, func() connector.Source[testRow, Split] { return Source[testRow](dir, SplitBytes(size)) }, want)
 		})
 	}
 }

@@ -34,6 +34,13 @@ func TestSourceConforms(t *testing.T) {
 	}
 }
 
+func TestReaderDividesItsSplits(t *testing.T) {
+	for _, opts := range [][]memio.Option{nil, {memio.Splits(3), memio.Batch(4)}} {
+		rows := words(41)
+		connectortest.Splitter(t, func() connector.Source[string, memio.Split] { return memio.Source(rows, opts...) }, rows)
+	}
+}
+
 func TestSinkConforms(t *testing.T) {
 	type part = memio.Part[connectortest.Row]
 	connectortest.Sink(t, func(t *testing.T) connectortest.Place[part] {
@@ -50,7 +57,7 @@ func TestSourceCutsAfterEveryElementUnlessTold(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Assign([]memio.Split{{}}); err != nil {
+	if err := r.Assign([]memio.Split{{To: 3}}); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 3 {
@@ -62,7 +69,7 @@ func TestSourceCutsAfterEveryElementUnlessTold(t *testing.T) {
 }
 
 func TestSourceRefusesAPositionOutsideOfTheSlice(t *testing.T) {
-	for _, sp := range []memio.Split{{Index: 1}, {Index: -1}, {Next: 4}, {Next: -1}} {
+	for _, sp := range []memio.Split{{Index: 1, To: 3}, {Index: -1}, {Next: 4, To: 3}, {Next: -1, To: 3}, {To: 4}, {From: 2, Next: 1, To: 3}} {
 		r, err := memio.Source(words(3)).Open(t.Context(), connector.Subtask{Parallelism: 1})
 		if err != nil {
 			t.Fatal(err)

@@ -13,8 +13,9 @@ import (
 
 // Split is a range of the slice and how far it has been read.
 type Split struct {
-	Index int64 // of the split, from 0
-	Next  int64 // index in the whole slice of the next record
+	Index    int64 // of the split, from 0
+	Next     int64 // index in the whole slice of the next record
+	From, To int64 // its records in the whole slice, To not included; parts of a divided split have one Index
 }
 
 // SliceSource is what Source returns.
@@ -73,7 +74,8 @@ func Source[T any](rows []T, opts ...Option) *SliceSource[T] {
 func (s *SliceSource[T]) Splits(context.Context) ([]Split, error) {
 	out := make([]Split, s.splits)
 	for i := range out {
-		out[i] = Split{int64(i), s.start(int64(i))}
+		from := s.start(int64(i))
+		out[i] = Split{Index: int64(i), Next: from, From: from, To: s.start(int64(i) + 1)}
 	}
 	return out, nil
 }
@@ -84,12 +86,20 @@ func (s *SliceSource[T]) start(split int64) int64 {
 }
 
 // SplitID implements [connector.Source].
-func (s *SliceSource[T]) SplitID(sp Split) string { return strconv.FormatInt(sp.Index, 10) }
+func (s *SliceSource[T]) SplitID(sp Split) string {
+	id := strconv.FormatInt(sp.Index, 10)
+	if sp.From != s.start(sp.Index) {
+		id += "@" + strconv.FormatInt(sp.From, 10)
+	}
+	return id
+}
 
 // Open implements [connector.Source].
 func (s *SliceSource[T]) Open(context.Context, connector.Subtask) (connector.Reader[T, Split], error) {
 	return &reader[T]{source: s}, nil
 }
+
+var _ connector.Splitter[Split] = (*reader[int])(nil)
 
 type reader[T any] struct {
 	source *SliceSource[T]
@@ -99,7 +109,7 @@ type reader[T any] struct {
 
 func (r *reader[T]) Assign(splits []Split) error {
 	for _, sp := range splits {
-		if sp.Index < 0 || sp.Index >= int64(r.source.splits) || sp.Next < r.source.start(sp.Index) || sp.Next > r.source.start(sp.Index+1) {
+		if sp.Index < 0 || sp.Index >= int64(r.source.splits) || sp.From < r.source.start(sp.Index) || sp.Next < sp.From || sp.Next > sp.To || sp.To > r.source.start(sp.Index+1) {
 			return fmt.Errorf("read split %d: it has no record %d; is the slice the same as before?", sp.Index, sp.Next)
 		}
 	}
@@ -113,17 +123,32 @@ func (r *reader[T]) Read(_ context.Context, most int) (b connector.Batch[T, Spli
 		return b, nil
 	}
 	sp := &r.todo[0]
-	end := r.source.start(sp.Index + 1)
-	n := min(int64(most), int64(r.source.batch), end-sp.Next)
+	n := min(int64(most), int64(r.source.batch), sp.To-sp.Next)
 	r.out = append(r.out[:0], r.source.rows[sp.Next:sp.Next+n]...) // the caller may overwrite what it gets
 	sp.Next += n
-	b.Records, b.Split, b.Done = r.out, *sp, sp.Next == end
+	b.Records, b.Split, b.Done = r.out, *sp, sp.Next == sp.To
 	if b.Done {
 		if r.todo = r.todo[1:]; len(r.todo) == 0 {
 			b.Status = connector.End
 		}
 	}
 	return b, nil
+}
+
+// Split implements [connector.Splitter].
+func (r *reader[T]) Split(keep float64) (primary, residual Split, ok bool) {
+	if len(r.todo) == 0 {
+		return primary, residual, false
+	}
+	sp := &r.todo[0]
+	left := sp.To - sp.Next
+	if left < 2 {
+		return primary, residual, false
+	}
+	at := sp.Next + min(max(1, int64(keep*float64(left))), left-1)
+	residual = Split{Index: sp.Index, Next: at, From: at, To: sp.To}
+	sp.To = at
+	return *sp, residual, true
 }
 
 func (r *reader[T]) Close() error { return nil }

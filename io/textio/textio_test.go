@@ -64,6 +64,9 @@ func TestSourceConforms(t *testing.T) {
 			connectortest.Source(t, func() connector.Source[string, textio.Split] {
 				return textio.Source([]string{dir}, textio.SplitBytes(size))
 			}, want)
+			connectortest.Splitter(t, func() connector.Source[string, textio.Split] {
+				return textio.Source([]string{dir}, textio.SplitBytes(size))
+			}, want)
 		})
 	}
 }

@@ -86,12 +86,17 @@ type Step struct {
 	Name                               string
 	RecordsIn, RecordsOut, LateDropped int64
 	LateTo                             bool // the elements that LateDropped counts went to an output
-	Counters                           map[string]int64
-	Distributions                      map[string]Summary
+	// What the step's code counts, by name: maps Counters, Distributions, Gauges and Histograms.
+	Figures
 }
 
-// Summary sums up a distribution.
-type Summary = kernel.Summary
+// What steps count. Those of the subtasks of a step are merged: a Reading is the latest.
+type (
+	Figures = kernel.Figures
+	Summary = kernel.Summary // of a distribution: Count, Sum, Min, Max
+	Reading = kernel.Reading // of a gauge: Value and At, the processing time
+	Buckets = kernel.Buckets // of a histogram: a Summary, and Quantile(q)
+)
 
 // Step returns the figures of the step of that full name, or zero ones.
 func (r *Result) Step(name string) Step {
@@ -439,14 +444,13 @@ func (r *runner) collect(job *engine.Job) {
 	job.EachMetrics(func(name string, _ int, m *kernel.Metrics) {
 		s := steps[name]
 		if s == nil {
-			s = &Step{Name: name, Counters: map[string]int64{}, Distributions: map[string]Summary{}}
+			s = &Step{Name: name}
 			steps[name] = s
 		}
 		s.RecordsIn += m.RecordsIn.Load()
 		s.RecordsOut += m.RecordsOut.Load()
 		s.LateDropped += m.LateDropped.Load()
-		m.EachCounter(func(n string, v int64) { s.Counters[n] += v })
-		m.EachDistribution(func(n string, d kernel.Summary) { s.Distributions[n] = s.Distributions[n].Merge(d) })
+		s.Figures.Merge(m.Figures())
 	})
 	for _, n := range r.g.Nodes {
 		if s := steps[n.Name]; s != nil {

@@ -47,6 +47,29 @@ type Reader[T, S any] interface {
 // when Read is worth calling again. Without it the runner asks again every 10 ms.
 type Notifier interface{ Notify(wake func()) }
 
+// Splitter is an optional part of a Reader: it gives away a part of the split that it is reading, which another Reader reads
+// then. Runners do not call it yet; splits stay where they were assigned.
+type Splitter[S any] interface {
+	// Split divides what is left of the split that is being read, the first of those assigned that is not done. It is called
+	// between two calls of Read. keep, from 0 to 1, is about the part that the Reader keeps.
+	//
+	// primary is what the Reader goes on with, at the position behind the last record that it has returned and with the identity that the
+	// split had: a Reader to which it is assigned reads the same. residual is a split of its own, with another identity, not begun.
+	// Together they have just what was left. ok is false, and nothing changes, if it cannot be divided there: one of
+	// the two might have nothing, or the place is not known.
+	Split(keep float64) (primary, residual S, ok bool)
+}
+
+// Timed is an optional part of a Reader that goes by processing time. Such a Reader has no clock of its own, so that tests
+// can script it, and the runner asks it again when something is due, not every 10 ms.
+type Timed interface {
+	// Clock is called once, before Assign. now is the processing time of the job, in UTC and whole milliseconds, which never
+	// goes back while the job runs; it belongs to the goroutine of the Reader.
+	Clock(now func() time.Time)
+	// Due is called after a Read that returned Idle: the processing time from which Read has something.
+	Due() time.Time
+}
+
 // Status says what a Read brought.
 type Status uint8
 

@@ -38,6 +38,7 @@ type alteredSource struct {
 	id     func(memio.Split) string
 	assign func([]memio.Split) []memio.Split
 	read   func(r *alteredReader, most int) (connector.Batch[*int, memio.Split], error)
+	split  func(r *alteredReader, keep float64) (primary, residual memio.Split, ok bool)
 	close  func() error
 }
 
@@ -80,6 +81,17 @@ func (r *alteredReader) Read(ctx context.Context, most int) (connector.Batch[*in
 		return r.s.read(r, most)
 	}
 	return r.Reader.Read(ctx, most)
+}
+
+func (r *alteredReader) Split(keep float64) (primary, residual memio.Split, ok bool) {
+	if r.s.split != nil {
+		return r.s.split(r, keep)
+	}
+	return r.divide(keep)
+}
+
+func (r *alteredReader) divide(keep float64) (primary, residual memio.Split, ok bool) {
+	return r.Reader.(connector.Splitter[memio.Split]).Split(keep)
 }
 
 func (r *alteredReader) Close() error {

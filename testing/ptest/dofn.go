@@ -183,21 +183,20 @@ func take[T any](t testing.TB, r *recorder, what string) (out []Element[T]) {
 }
 
 // Counter is the present count of a counter that the DoFn declares, or 0.
-func (h *host[Out]) Counter(name string) (n int64) {
-	h.metrics.EachCounter(func(c string, v int64) {
-		if c == name {
-			n = v
-		}
-	})
-	return n
-}
+func (h *host[Out]) Counter(name string) int64 { return h.metrics.Figures().Counters[name] }
 
 // Distribution sums up a distribution that the DoFn declares.
-func (h *host[Out]) Distribution(name string) (s direct.Summary) {
-	h.metrics.EachDistribution(func(d string, v kernel.Summary) {
-		if d == name {
-			s = v
-		}
-	})
-	return s
+func (h *host[Out]) Distribution(name string) direct.Summary {
+	return h.metrics.Figures().Distributions[name]
+}
+
+// Gauge is the last reading of a gauge that the DoFn declares; false if it has none.
+func (h *host[Out]) Gauge(name string) (value int64, ok bool) {
+	r, ok := h.metrics.Figures().Gauges[name]
+	return r.Value, ok
+}
+
+// Histogram is what a histogram that the DoFn declares has counted.
+func (h *host[Out]) Histogram(name string) direct.Buckets {
+	return h.metrics.Figures().Histograms[name]
 }

@@ -27,7 +27,10 @@ type reader[T any] struct {
 	lines  lines    // of file
 }
 
-var _ connector.Reader[struct{}, Split] = (*reader[struct{}])(nil)
+var (
+	_ connector.Reader[struct{}, Split] = (*reader[struct{}])(nil)
+	_ connector.Splitter[Split]         = (*reader[struct{}])(nil)
+)
 
 // Assign implements [connector.Reader].
 func (r *reader[T]) Assign(splits []Split) error {
@@ -147,6 +150,24 @@ func damaged(err error) error {
 		return err
 	}
 	return fmt.Errorf("it is damaged, cut off or no gzip file: %w", err)
+}
+
+// Split implements [connector.Splitter]: lines that begin at or behind a byte in the middle are given away. A compressed file
+// cannot be divided. At least the next line is kept, and the last byte is given away, with or without a line that begins
+// there.
+func (r *reader[T]) Split(keep float64) (primary, residual Split, ok bool) {
+	if len(r.todo) == 0 || compressed(r.todo[0].File) {
+		return primary, residual, false
+	}
+	sp := &r.todo[0]
+	left := sp.End - sp.Next
+	if left < 2 {
+		return primary, residual, false
+	}
+	at := sp.Next + min(max(1, int64(keep*float64(left))), left-1)
+	residual = Split{File: sp.File, Start: at, End: sp.End, Next: at}
+	sp.End = at
+	return *sp, residual, true
 }
 
 // lineNumber counts the lines before the position of sp, for an error.

@@ -1171,7 +1171,7 @@ type StepMetrics struct {
 	RecordsOut    int64                  `protobuf:"varint,4,opt,name=records_out,json=recordsOut,proto3" json:"records_out,omitempty"`
 	LateDropped   int64                  `protobuf:"varint,5,opt,name=late_dropped,json=lateDropped,proto3" json:"late_dropped,omitempty"`
 	Watermark     int64                  `protobuf:"varint,6,opt,name=watermark,proto3" json:"watermark,omitempty"` // event time in ms
-	Counters      map[string]int64       `protobuf:"bytes,7,rep,name=counters,proto3" json:"counters,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	Figures       *Figures               `protobuf:"bytes,7,opt,name=figures,proto3" json:"figures,omitempty"`      // absent: its code counts nothing
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1248,9 +1248,250 @@ func (x *StepMetrics) GetWatermark() int64 {
 	return 0
 }
 
-func (x *StepMetrics) GetCounters() map[string]int64 {
+func (x *StepMetrics) GetFigures() *Figures {
+	if x != nil {
+		return x.Figures
+	}
+	return nil
+}
+
+// Figures are what a step's code counts, by name.
+type Figures struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Counters      map[string]int64       `protobuf:"bytes,1,rep,name=counters,proto3" json:"counters,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	Distributions map[string]*Summary    `protobuf:"bytes,2,rep,name=distributions,proto3" json:"distributions,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Gauges        map[string]*Reading    `protobuf:"bytes,3,rep,name=gauges,proto3" json:"gauges,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Histograms    map[string]*Buckets    `protobuf:"bytes,4,rep,name=histograms,proto3" json:"histograms,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Figures) Reset() {
+	*x = Figures{}
+	mi := &file_control_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Figures) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Figures) ProtoMessage() {}
+
+func (x *Figures) ProtoReflect() protoreflect.Message {
+	mi := &file_control_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Figures.ProtoReflect.Descriptor instead.
+func (*Figures) Descriptor() ([]byte, []int) {
+	return file_control_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *Figures) GetCounters() map[string]int64 {
 	if x != nil {
 		return x.Counters
+	}
+	return nil
+}
+
+func (x *Figures) GetDistributions() map[string]*Summary {
+	if x != nil {
+		return x.Distributions
+	}
+	return nil
+}
+
+func (x *Figures) GetGauges() map[string]*Reading {
+	if x != nil {
+		return x.Gauges
+	}
+	return nil
+}
+
+func (x *Figures) GetHistograms() map[string]*Buckets {
+	if x != nil {
+		return x.Histograms
+	}
+	return nil
+}
+
+type Summary struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Count         int64                  `protobuf:"varint,1,opt,name=count,proto3" json:"count,omitempty"`
+	Sum           int64                  `protobuf:"varint,2,opt,name=sum,proto3" json:"sum,omitempty"`
+	Min           int64                  `protobuf:"varint,3,opt,name=min,proto3" json:"min,omitempty"`
+	Max           int64                  `protobuf:"varint,4,opt,name=max,proto3" json:"max,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Summary) Reset() {
+	*x = Summary{}
+	mi := &file_control_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Summary) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Summary) ProtoMessage() {}
+
+func (x *Summary) ProtoReflect() protoreflect.Message {
+	mi := &file_control_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Summary.ProtoReflect.Descriptor instead.
+func (*Summary) Descriptor() ([]byte, []int) {
+	return file_control_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *Summary) GetCount() int64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *Summary) GetSum() int64 {
+	if x != nil {
+		return x.Sum
+	}
+	return 0
+}
+
+func (x *Summary) GetMin() int64 {
+	if x != nil {
+		return x.Min
+	}
+	return 0
+}
+
+func (x *Summary) GetMax() int64 {
+	if x != nil {
+		return x.Max
+	}
+	return 0
+}
+
+type Reading struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Value         int64                  `protobuf:"varint,1,opt,name=value,proto3" json:"value,omitempty"`
+	At            int64                  `protobuf:"varint,2,opt,name=at,proto3" json:"at,omitempty"` // processing time in ms
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Reading) Reset() {
+	*x = Reading{}
+	mi := &file_control_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Reading) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Reading) ProtoMessage() {}
+
+func (x *Reading) ProtoReflect() protoreflect.Message {
+	mi := &file_control_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Reading.ProtoReflect.Descriptor instead.
+func (*Reading) Descriptor() ([]byte, []int) {
+	return file_control_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *Reading) GetValue() int64 {
+	if x != nil {
+		return x.Value
+	}
+	return 0
+}
+
+func (x *Reading) GetAt() int64 {
+	if x != nil {
+		return x.At
+	}
+	return 0
+}
+
+type Buckets struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Summary       *Summary               `protobuf:"bytes,1,opt,name=summary,proto3" json:"summary,omitempty"`
+	Counts        []int64                `protobuf:"varint,2,rep,packed,name=counts,proto3" json:"counts,omitempty"` // see kernel.Buckets
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Buckets) Reset() {
+	*x = Buckets{}
+	mi := &file_control_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Buckets) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Buckets) ProtoMessage() {}
+
+func (x *Buckets) ProtoReflect() protoreflect.Message {
+	mi := &file_control_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Buckets.ProtoReflect.Descriptor instead.
+func (*Buckets) Descriptor() ([]byte, []int) {
+	return file_control_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *Buckets) GetSummary() *Summary {
+	if x != nil {
+		return x.Summary
+	}
+	return nil
+}
+
+func (x *Buckets) GetCounts() []int64 {
+	if x != nil {
+		return x.Counts
 	}
 	return nil
 }
@@ -1264,7 +1505,7 @@ type Deployed struct {
 
 func (x *Deployed) Reset() {
 	*x = Deployed{}
-	mi := &file_control_proto_msgTypes[16]
+	mi := &file_control_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1276,7 +1517,7 @@ func (x *Deployed) String() string {
 func (*Deployed) ProtoMessage() {}
 
 func (x *Deployed) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[16]
+	mi := &file_control_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1289,7 +1530,7 @@ func (x *Deployed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Deployed.ProtoReflect.Descriptor instead.
 func (*Deployed) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{16}
+	return file_control_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Deployed) GetAttempt() int64 {
@@ -1309,7 +1550,7 @@ type Ack struct {
 
 func (x *Ack) Reset() {
 	*x = Ack{}
-	mi := &file_control_proto_msgTypes[17]
+	mi := &file_control_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1321,7 +1562,7 @@ func (x *Ack) String() string {
 func (*Ack) ProtoMessage() {}
 
 func (x *Ack) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[17]
+	mi := &file_control_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1334,7 +1575,7 @@ func (x *Ack) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ack.ProtoReflect.Descriptor instead.
 func (*Ack) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{17}
+	return file_control_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Ack) GetAttempt() int64 {
@@ -1362,7 +1603,7 @@ type Ended struct {
 
 func (x *Ended) Reset() {
 	*x = Ended{}
-	mi := &file_control_proto_msgTypes[18]
+	mi := &file_control_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1374,7 +1615,7 @@ func (x *Ended) String() string {
 func (*Ended) ProtoMessage() {}
 
 func (x *Ended) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[18]
+	mi := &file_control_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1387,7 +1628,7 @@ func (x *Ended) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ended.ProtoReflect.Descriptor instead.
 func (*Ended) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{18}
+	return file_control_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Ended) GetAttempt() int64 {
@@ -1426,7 +1667,7 @@ type Failed struct {
 
 func (x *Failed) Reset() {
 	*x = Failed{}
-	mi := &file_control_proto_msgTypes[19]
+	mi := &file_control_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1438,7 +1679,7 @@ func (x *Failed) String() string {
 func (*Failed) ProtoMessage() {}
 
 func (x *Failed) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[19]
+	mi := &file_control_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1451,7 +1692,7 @@ func (x *Failed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Failed.ProtoReflect.Descriptor instead.
 func (*Failed) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{19}
+	return file_control_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Failed) GetAttempt() int64 {
@@ -1514,7 +1755,7 @@ type Chunk struct {
 
 func (x *Chunk) Reset() {
 	*x = Chunk{}
-	mi := &file_control_proto_msgTypes[20]
+	mi := &file_control_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1526,7 +1767,7 @@ func (x *Chunk) String() string {
 func (*Chunk) ProtoMessage() {}
 
 func (x *Chunk) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[20]
+	mi := &file_control_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1539,7 +1780,7 @@ func (x *Chunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Chunk.ProtoReflect.Descriptor instead.
 func (*Chunk) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{20}
+	return file_control_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Chunk) GetCheckpoint() int64 {
@@ -1574,7 +1815,7 @@ type Ref struct {
 
 func (x *Ref) Reset() {
 	*x = Ref{}
-	mi := &file_control_proto_msgTypes[21]
+	mi := &file_control_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1586,7 +1827,7 @@ func (x *Ref) String() string {
 func (*Ref) ProtoMessage() {}
 
 func (x *Ref) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[21]
+	mi := &file_control_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1599,7 +1840,7 @@ func (x *Ref) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ref.ProtoReflect.Descriptor instead.
 func (*Ref) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{21}
+	return file_control_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Ref) GetObject() string {
@@ -1717,7 +1958,7 @@ const file_control_proto_rawDesc = "" +
 	"checkpoint\"_\n" +
 	"\tHeartbeat\x12\x18\n" +
 	"\aattempt\x18\x01 \x01(\x03R\aattempt\x128\n" +
-	"\x05steps\x18\x02 \x03(\v2\".millstream.control.v1.StepMetricsR\x05steps\"\xc7\x02\n" +
+	"\x05steps\x18\x02 \x03(\v2\".millstream.control.v1.StepMetricsR\x05steps\"\xf6\x01\n" +
 	"\vStepMetrics\x12\x12\n" +
 	"\x04step\x18\x01 \x01(\tR\x04step\x12\x18\n" +
 	"\asubtask\x18\x02 \x01(\x05R\asubtask\x12\x1d\n" +
@@ -1726,11 +1967,38 @@ const file_control_proto_rawDesc = "" +
 	"\vrecords_out\x18\x04 \x01(\x03R\n" +
 	"recordsOut\x12!\n" +
 	"\flate_dropped\x18\x05 \x01(\x03R\vlateDropped\x12\x1c\n" +
-	"\twatermark\x18\x06 \x01(\x03R\twatermark\x12L\n" +
-	"\bcounters\x18\a \x03(\v20.millstream.control.v1.StepMetrics.CountersEntryR\bcounters\x1a;\n" +
+	"\twatermark\x18\x06 \x01(\x03R\twatermark\x128\n" +
+	"\afigures\x18\a \x01(\v2\x1e.millstream.control.v1.FiguresR\afigures\"\x99\x05\n" +
+	"\aFigures\x12H\n" +
+	"\bcounters\x18\x01 \x03(\v2,.millstream.control.v1.Figures.CountersEntryR\bcounters\x12W\n" +
+	"\rdistributions\x18\x02 \x03(\v21.millstream.control.v1.Figures.DistributionsEntryR\rdistributions\x12B\n" +
+	"\x06gauges\x18\x03 \x03(\v2*.millstream.control.v1.Figures.GaugesEntryR\x06gauges\x12N\n" +
+	"\n" +
+	"histograms\x18\x04 \x03(\v2..millstream.control.v1.Figures.HistogramsEntryR\n" +
+	"histograms\x1a;\n" +
 	"\rCountersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"$\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\x1a`\n" +
+	"\x12DistributionsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x124\n" +
+	"\x05value\x18\x02 \x01(\v2\x1e.millstream.control.v1.SummaryR\x05value:\x028\x01\x1aY\n" +
+	"\vGaugesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x124\n" +
+	"\x05value\x18\x02 \x01(\v2\x1e.millstream.control.v1.ReadingR\x05value:\x028\x01\x1a]\n" +
+	"\x0fHistogramsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x124\n" +
+	"\x05value\x18\x02 \x01(\v2\x1e.millstream.control.v1.BucketsR\x05value:\x028\x01\"U\n" +
+	"\aSummary\x12\x14\n" +
+	"\x05count\x18\x01 \x01(\x03R\x05count\x12\x10\n" +
+	"\x03sum\x18\x02 \x01(\x03R\x03sum\x12\x10\n" +
+	"\x03min\x18\x03 \x01(\x03R\x03min\x12\x10\n" +
+	"\x03max\x18\x04 \x01(\x03R\x03max\"/\n" +
+	"\aReading\x12\x14\n" +
+	"\x05value\x18\x01 \x01(\x03R\x05value\x12\x0e\n" +
+	"\x02at\x18\x02 \x01(\x03R\x02at\"[\n" +
+	"\aBuckets\x128\n" +
+	"\asummary\x18\x01 \x01(\v2\x1e.millstream.control.v1.SummaryR\asummary\x12\x16\n" +
+	"\x06counts\x18\x02 \x03(\x03R\x06counts\"$\n" +
 	"\bDeployed\x12\x18\n" +
 	"\aattempt\x18\x01 \x01(\x03R\aattempt\"3\n" +
 	"\x03Ack\x12\x18\n" +
@@ -1775,7 +2043,7 @@ func file_control_proto_rawDescGZIP() []byte {
 	return file_control_proto_rawDescData
 }
 
-var file_control_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
+var file_control_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
 var file_control_proto_goTypes = []any{
 	(*FromWorker)(nil),  // 0: millstream.control.v1.FromWorker
 	(*ToWorker)(nil),    // 1: millstream.control.v1.ToWorker
@@ -1793,23 +2061,30 @@ var file_control_proto_goTypes = []any{
 	(*Complete)(nil),    // 13: millstream.control.v1.Complete
 	(*Heartbeat)(nil),   // 14: millstream.control.v1.Heartbeat
 	(*StepMetrics)(nil), // 15: millstream.control.v1.StepMetrics
-	(*Deployed)(nil),    // 16: millstream.control.v1.Deployed
-	(*Ack)(nil),         // 17: millstream.control.v1.Ack
-	(*Ended)(nil),       // 18: millstream.control.v1.Ended
-	(*Failed)(nil),      // 19: millstream.control.v1.Failed
-	(*Chunk)(nil),       // 20: millstream.control.v1.Chunk
-	(*Ref)(nil),         // 21: millstream.control.v1.Ref
-	nil,                 // 22: millstream.control.v1.Deploy.AddressesEntry
-	nil,                 // 23: millstream.control.v1.StepMetrics.CountersEntry
+	(*Figures)(nil),     // 16: millstream.control.v1.Figures
+	(*Summary)(nil),     // 17: millstream.control.v1.Summary
+	(*Reading)(nil),     // 18: millstream.control.v1.Reading
+	(*Buckets)(nil),     // 19: millstream.control.v1.Buckets
+	(*Deployed)(nil),    // 20: millstream.control.v1.Deployed
+	(*Ack)(nil),         // 21: millstream.control.v1.Ack
+	(*Ended)(nil),       // 22: millstream.control.v1.Ended
+	(*Failed)(nil),      // 23: millstream.control.v1.Failed
+	(*Chunk)(nil),       // 24: millstream.control.v1.Chunk
+	(*Ref)(nil),         // 25: millstream.control.v1.Ref
+	nil,                 // 26: millstream.control.v1.Deploy.AddressesEntry
+	nil,                 // 27: millstream.control.v1.Figures.CountersEntry
+	nil,                 // 28: millstream.control.v1.Figures.DistributionsEntry
+	nil,                 // 29: millstream.control.v1.Figures.GaugesEntry
+	nil,                 // 30: millstream.control.v1.Figures.HistogramsEntry
 }
 var file_control_proto_depIdxs = []int32{
 	2,  // 0: millstream.control.v1.FromWorker.hello:type_name -> millstream.control.v1.Hello
 	5,  // 1: millstream.control.v1.FromWorker.proof:type_name -> millstream.control.v1.Proof
 	14, // 2: millstream.control.v1.FromWorker.heartbeat:type_name -> millstream.control.v1.Heartbeat
-	16, // 3: millstream.control.v1.FromWorker.deployed:type_name -> millstream.control.v1.Deployed
-	17, // 4: millstream.control.v1.FromWorker.ack:type_name -> millstream.control.v1.Ack
-	18, // 5: millstream.control.v1.FromWorker.ended:type_name -> millstream.control.v1.Ended
-	19, // 6: millstream.control.v1.FromWorker.failed:type_name -> millstream.control.v1.Failed
+	20, // 3: millstream.control.v1.FromWorker.deployed:type_name -> millstream.control.v1.Deployed
+	21, // 4: millstream.control.v1.FromWorker.ack:type_name -> millstream.control.v1.Ack
+	22, // 5: millstream.control.v1.FromWorker.ended:type_name -> millstream.control.v1.Ended
+	23, // 6: millstream.control.v1.FromWorker.failed:type_name -> millstream.control.v1.Failed
 	3,  // 7: millstream.control.v1.ToWorker.welcome:type_name -> millstream.control.v1.Welcome
 	6,  // 8: millstream.control.v1.ToWorker.accepted:type_name -> millstream.control.v1.Accepted
 	7,  // 9: millstream.control.v1.ToWorker.dismiss:type_name -> millstream.control.v1.Dismiss
@@ -1819,21 +2094,29 @@ var file_control_proto_depIdxs = []int32{
 	12, // 13: millstream.control.v1.ToWorker.trigger:type_name -> millstream.control.v1.Trigger
 	13, // 14: millstream.control.v1.ToWorker.complete:type_name -> millstream.control.v1.Complete
 	4,  // 15: millstream.control.v1.Welcome.settings:type_name -> millstream.control.v1.Settings
-	22, // 16: millstream.control.v1.Deploy.addresses:type_name -> millstream.control.v1.Deploy.AddressesEntry
+	26, // 16: millstream.control.v1.Deploy.addresses:type_name -> millstream.control.v1.Deploy.AddressesEntry
 	9,  // 17: millstream.control.v1.Deploy.splits:type_name -> millstream.control.v1.Splits
 	15, // 18: millstream.control.v1.Heartbeat.steps:type_name -> millstream.control.v1.StepMetrics
-	23, // 19: millstream.control.v1.StepMetrics.counters:type_name -> millstream.control.v1.StepMetrics.CountersEntry
-	0,  // 20: millstream.control.v1.Control.Join:input_type -> millstream.control.v1.FromWorker
-	20, // 21: millstream.control.v1.Control.Put:input_type -> millstream.control.v1.Chunk
-	21, // 22: millstream.control.v1.Control.Fetch:input_type -> millstream.control.v1.Ref
-	1,  // 23: millstream.control.v1.Control.Join:output_type -> millstream.control.v1.ToWorker
-	21, // 24: millstream.control.v1.Control.Put:output_type -> millstream.control.v1.Ref
-	20, // 25: millstream.control.v1.Control.Fetch:output_type -> millstream.control.v1.Chunk
-	23, // [23:26] is the sub-list for method output_type
-	20, // [20:23] is the sub-list for method input_type
-	20, // [20:20] is the sub-list for extension type_name
-	20, // [20:20] is the sub-list for extension extendee
-	0,  // [0:20] is the sub-list for field type_name
+	16, // 19: millstream.control.v1.StepMetrics.figures:type_name -> millstream.control.v1.Figures
+	27, // 20: millstream.control.v1.Figures.counters:type_name -> millstream.control.v1.Figures.CountersEntry
+	28, // 21: millstream.control.v1.Figures.distributions:type_name -> millstream.control.v1.Figures.DistributionsEntry
+	29, // 22: millstream.control.v1.Figures.gauges:type_name -> millstream.control.v1.Figures.GaugesEntry
+	30, // 23: millstream.control.v1.Figures.histograms:type_name -> millstream.control.v1.Figures.HistogramsEntry
+	17, // 24: millstream.control.v1.Buckets.summary:type_name -> millstream.control.v1.Summary
+	17, // 25: millstream.control.v1.Figures.DistributionsEntry.value:type_name -> millstream.control.v1.Summary
+	18, // 26: millstream.control.v1.Figures.GaugesEntry.value:type_name -> millstream.control.v1.Reading
+	19, // 27: millstream.control.v1.Figures.HistogramsEntry.value:type_name -> millstream.control.v1.Buckets
+	0,  // 28: millstream.control.v1.Control.Join:input_type -> millstream.control.v1.FromWorker
+	24, // 29: millstream.control.v1.Control.Put:input_type -> millstream.control.v1.Chunk
+	25, // 30: millstream.control.v1.Control.Fetch:input_type -> millstream.control.v1.Ref
+	1,  // 31: millstream.control.v1.Control.Join:output_type -> millstream.control.v1.ToWorker
+	25, // 32: millstream.control.v1.Control.Put:output_type -> millstream.control.v1.Ref
+	24, // 33: millstream.control.v1.Control.Fetch:output_type -> millstream.control.v1.Chunk
+	31, // [31:34] is the sub-list for method output_type
+	28, // [28:31] is the sub-list for method input_type
+	28, // [28:28] is the sub-list for extension type_name
+	28, // [28:28] is the sub-list for extension extendee
+	0,  // [0:28] is the sub-list for field type_name
 }
 
 func init() { file_control_proto_init() }
@@ -1866,7 +2149,7 @@ func file_control_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_control_proto_rawDesc), len(file_control_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   24,
+			NumMessages:   31,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

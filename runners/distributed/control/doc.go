@@ -3,7 +3,7 @@
 package control
 
 // Version is that of the protocol. Both sides must have the same.
-const Version = 1
+const Version = 2
 
 const (
 	// MaxMessage bounds a message, in bytes. The largest are deployments: a manifest is in them.

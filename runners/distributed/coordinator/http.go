@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/millstream/millstream/internal/eventtime"
+	"github.com/millstream/millstream/internal/kernel"
 )
 
 // index is the page for people: it shows what the API says, and needs nothing from elsewhere.
@@ -60,7 +61,8 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("GET /api/v1/steps", func(w http.ResponseWriter, r *http.Request) {
 		steps := []stepJSON{}
 		for _, st := range s.Steps() {
-			j := stepJSON{Name: st.Name, RecordsIn: st.RecordsIn, RecordsOut: st.RecordsOut, LateDropped: st.LateDropped, Counters: st.Counters}
+			j := stepJSON{Name: st.Name, RecordsIn: st.RecordsIn, RecordsOut: st.RecordsOut, LateDropped: st.LateDropped}
+			j.setFigures(st.Figures)
 			if t := eventtime.Time(st.Watermark); st.Watermark != math.MinInt64 && t > eventtime.Min && t < eventtime.Max {
 				text := t.Time().UTC().Format(time.RFC3339Nano)
 				j.Watermark = &text
@@ -104,13 +106,58 @@ type jobJSON struct {
 }
 
 type stepJSON struct {
-	Name        string           `json:"name"`
-	RecordsIn   int64            `json:"recordsIn"`
-	RecordsOut  int64            `json:"recordsOut"`
-	LateDropped int64            `json:"lateDropped"`
-	Watermark   *string          `json:"watermark"` // null: at the beginning or the end of time
-	AtEnd       bool             `json:"atEnd"`
-	Counters    map[string]int64 `json:"counters,omitempty"`
+	Name        string  `json:"name"`
+	RecordsIn   int64   `json:"recordsIn"`
+	RecordsOut  int64   `json:"recordsOut"`
+	LateDropped int64   `json:"lateDropped"`
+	Watermark   *string `json:"watermark"` // null: at the beginning or the end of time
+	AtEnd       bool    `json:"atEnd"`
+	// What the step's code counts, by name.
+	Counters      map[string]int64         `json:"counters,omitempty"`
+	Distributions map[string]summaryJSON   `json:"distributions,omitempty"`
+	Gauges        map[string]gaugeJSON     `json:"gauges,omitempty"`
+	Histograms    map[string]histogramJSON `json:"histograms,omitempty"`
+}
+
+type summaryJSON struct {
+	Count int64 `json:"count"`
+	Sum   int64 `json:"sum"`
+	Min   int64 `json:"min"`
+	Max   int64 `json:"max"`
+}
+
+type gaugeJSON struct {
+	Value int64  `json:"value"`
+	At    string `json:"at"` // when it was set
+}
+
+type histogramJSON struct {
+	summaryJSON
+	P50 int64 `json:"p50"`
+	P90 int64 `json:"p90"`
+	P99 int64 `json:"p99"`
+}
+
+func (j *stepJSON) setFigures(f kernel.Figures) {
+	j.Counters = f.Counters
+	if len(f.Distributions) > 0 {
+		j.Distributions = map[string]summaryJSON{}
+	}
+	for name, s := range f.Distributions {
+		j.Distributions[name] = summaryJSON(s)
+	}
+	if len(f.Gauges) > 0 {
+		j.Gauges = map[string]gaugeJSON{}
+	}
+	for name, r := range f.Gauges {
+		j.Gauges[name] = gaugeJSON{r.Value, r.At.Time().Format(time.RFC3339Nano)}
+	}
+	if len(f.Histograms) > 0 {
+		j.Histograms = map[string]histogramJSON{}
+	}
+	for name, h := range f.Histograms {
+		j.Histograms[name] = histogramJSON{summaryJSON(h.Summary), h.Quantile(0.5), h.Quantile(0.9), h.Quantile(0.99)}
+	}
 }
 
 type checkpointsJSON struct {

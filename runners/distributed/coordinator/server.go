@@ -415,7 +415,7 @@ type Step struct {
 	RecordsIn, RecordsOut, LateDropped int64
 	LateTo                             bool  // the elements that LateDropped counts went to an output
 	Watermark                          int64 // event time in ms; the least of its subtasks
-	Counters                           map[string]int64
+	kernel.Figures                           // of its code
 }
 
 // Steps are the figures that the workers have sent last. A subtask sends its last ones before it ends, so that they
@@ -447,16 +447,14 @@ func (s *Server) steps() (all []Step, newest int64) {
 		for _, m := range ses.metrics.GetSteps() {
 			st := steps[m.Step]
 			if st == nil {
-				st = &Step{Name: m.Step, Watermark: m.Watermark, Counters: map[string]int64{}}
+				st = &Step{Name: m.Step, Watermark: m.Watermark}
 				steps[m.Step] = st
 			}
 			st.RecordsIn += m.RecordsIn
 			st.RecordsOut += m.RecordsOut
 			st.LateDropped += m.LateDropped
 			st.Watermark = min(st.Watermark, m.Watermark)
-			for name, n := range m.Counters {
-				st.Counters[name] += n
-			}
+			st.Figures.Merge(m.Figures.Unpack())
 		}
 	}
 	for _, n := range s.o.Graph.Nodes {

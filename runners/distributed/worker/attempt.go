@@ -282,14 +282,8 @@ func (a *attempt) figures() *control.Heartbeat {
 	a.job.EachMetrics(func(step string, subtask int, m *kernel.Metrics) {
 		f := &control.StepMetrics{
 			Step: step, Subtask: int32(subtask), RecordsIn: m.RecordsIn.Load(), RecordsOut: m.RecordsOut.Load(),
-			LateDropped: m.LateDropped.Load(), Watermark: m.Watermark.Load(),
+			LateDropped: m.LateDropped.Load(), Watermark: m.Watermark.Load(), Figures: control.PackFigures(m.Figures()),
 		}
-		m.EachCounter(func(name string, v int64) {
-			if f.Counters == nil {
-				f.Counters = map[string]int64{}
-			}
-			f.Counters[name] += v
-		})
 		h.Steps = append(h.Steps, f)
 	})
 	return h

@@ -1,0 +1,84 @@
+// Package distinct removes duplicates: of the elements that are the same, it keeps one in each window.
+//
+// It is an aggregation. An element comes out in the first pane of its window: at the end of the window, or at once with
+// the trigger
+//
+//	trigger.AfterWatermark().Early(trigger.AfterCount(1))
+//
+// Later panes are dropped, so that what has come out does not come again while its window takes elements. An unbounded
+// input in the global window needs such a trigger; what has been seen is then kept for ever. What comes after its window has
+// expired is dropped: see sdk.LateTo, whose elements are pairs here.
+package distinct
+
+import (
+	"errors"
+
+	"github.com/millstream/millstream/sdk"
+)
+
+// Values keeps one of the elements that are equal. Equal are those whose encodings are, as keys: -0 is 0, and all NaNs are
+// one.
+func Values[T comparable](name string, in sdk.PCollection[T], opts ...sdk.GroupOption) (out sdk.PCollection[T]) {
+	in.Pipeline().Scope(name, func() {
+		keyed := sdk.Map("key", in, func(v T) sdk.KV[T, struct{}] { return sdk.KV[T, struct{}]{Key: v} })
+		out = sdk.Map("value", one(keyed, opts), func(kv sdk.KV[T, struct{}]) T { return kv.Key })
+	})
+	return out
+}
+
+// By keeps one of the elements for which f returns the same key: the one that the step meets first. f is called by all
+// subtasks at once.
+func By[T any, K comparable](name string, in sdk.PCollection[T], f func(T) K, opts ...sdk.GroupOption) (out sdk.PCollection[T]) {
+	in.Pipeline().Scope(name, func() {
+		out = sdk.Map("value", one(sdk.KeyBy("key", in, f), opts), func(kv sdk.KV[K, T]) T { return kv.Value })
+	})
+	return out
+}
+
+// PerKey keeps, of the pairs with the same key, the one that the step meets first.
+func PerKey[K comparable, V any](name string, in sdk.PCollection[sdk.KV[K, V]], opts ...sdk.GroupOption) (out sdk.PCollection[sdk.KV[K, V]]) {
+	in.Pipeline().Scope(name, func() { out = one(in, opts) })
+	return out
+}
+
+// one keeps one pair of each key.
+func one[K comparable, V any](in sdk.PCollection[sdk.KV[K, V]], opts []sdk.GroupOption) sdk.PCollection[sdk.KV[K, V]] {
+	firsts := sdk.CombinePerKey("one", in, first[V]{}, opts...)
+	return sdk.ParDoFunc("first pane", firsts, func(c *sdk.ProcessContext, kv sdk.KV[K, found[V]], emit *sdk.Emitter[sdk.KV[K, V]]) error {
+		if !c.Pane().First {
+			return nil
+		}
+		if !kv.Value.Some {
+			return errors.New("the first pane of a key has no element")
+		}
+		emit.Emit(sdk.Pair(kv.Key, kv.Value.Value))
+		return nil
+	})
+}
+
+// found is one value, or none yet.
+type found[V any] struct {
+	Some  bool
+	Value V
+}
+
+// first is the CombineFn that keeps the value that it meets first.
+type first[V any] struct{}
+
+func (first[V]) CreateAccumulator() found[V] { return found[V]{} }
+
+func (first[V]) AddInput(a found[V], v V) found[V] {
+	if a.Some {
+		return a
+	}
+	return found[V]{true, v}
+}
+
+func (first[V]) MergeAccumulators(a, b found[V]) found[V] {
+	if a.Some {
+		return a
+	}
+	return b
+}
+
+func (first[V]) ExtractOutput(a found[V]) found[V] { return a }
