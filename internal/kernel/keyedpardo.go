@@ -88,7 +88,7 @@ const (
 )
 
 func (o *keyedParDo[K, V, Out]) Open(c *OpenContext) error {
-	o.c = ProcessContext{ctx: c.Context, logger: c.Logger}
+	o.c = ProcessContext{ctx: c.Context, logger: c.Logger, views: c.views}
 	o.m, o.w = c.Metrics, eventtime.Min
 	o.decl.metrics = c.Metrics
 	o.cells = state.SetOf(&o.decl)

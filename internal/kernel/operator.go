@@ -56,6 +56,15 @@ type Clocked interface {
 	Clock(now eventtime.Time, budget int) (done bool, err error)
 }
 
+// SideReader is an Operator with side inputs (Edge.Side). What Watermark tells it is about its other inputs.
+type SideReader interface {
+	Operator
+	// SideWatermark says that no element before w will come from a side port. It emits nothing: what becomes due is
+	// done by Clock or Watermark. It is called whenever w has moved, and after Open of a restored operator; the
+	// operator may have been told more before its checkpoint.
+	SideWatermark(port int, w eventtime.Time)
+}
+
 // Source is an Operator without inputs.
 type Source interface {
 	Operator
@@ -121,6 +130,7 @@ type OpenContext struct {
 	Metrics   *Metrics
 	Logger    *slog.Logger
 	Now       func() eventtime.Time // processing time, as users see it; see Graph.Clock
+	views     []any                 // *viewSlot, what the step's code may read by ReadView
 	// Wake makes an idle source be polled, and an operator whose NextClock is due be called; any goroutine may call it.
 	Wake func()
 }

@@ -27,6 +27,8 @@ const (
 	urnGlobalWindow   = "beam:coder:global_window:v1"
 	urnIntervalWindow = "beam:coder:interval_window:v1"
 
+	urnSideIterable = "beam:side_input:iterable:v1"
+
 	urnBagState = "beam:user_state:bag:v1"
 	urnStateful = "beam:requirement:pardo:stateful:v1"
 	urnOnExpiry = "beam:requirement:pardo:on_window_expiration:v1"
@@ -38,6 +40,9 @@ const (
 	urnStep     = "millstream:step:v1"        // annotation of a transform: a stepInfo
 	urnProgram  = "millstream:environment:v1" // environment: the program itself; no payload
 	urnCode     = "millstream:code:v1"        // user code: a code
+
+	urnView        = "millstream:view:v1"                         // what a side view is: a view
+	urnEndOfWindow = "millstream:window_mapping:end_of_window:v1" // the side window that holds the last millisecond of the main one
 
 	// Steps that are not Beam's: a code, and coders.
 	urnUnslice       = "millstream:transform:unslice:v1"
