@@ -52,6 +52,10 @@ func ParDoPerKey[K comparable, V, Out any, F KeyedDoFn[K, V, Out]](name string, 
 		p.errorf(name, "its input is in sessions, which merge, and its state would have to: aggregate before it, or window its input into Global and let timers end the session")
 		return out
 	}
+	if in.info().retracts {
+		p.errorf(name, "its input may have retractions, of which its state knows nothing: take it from Changes")
+		return out
+	}
 	if err := checkLifecycle[Out, *KeyedDecl](fn); err != nil {
 		p.errorf(name, "%w", err)
 		return out

@@ -55,6 +55,7 @@ type collection struct {
 	bounded   bool
 	timed     bool // elements have event time
 	sliced    bool // elements are in slices of their sliding windows, see whole
+	retracts  bool // elements may take earlier ones back
 }
 
 var defaultWindowing = kernel.Strategy{Fn: window.Global(), Trigger: trigger.Canonical(trigger.AfterWatermark())}

@@ -195,7 +195,7 @@ func asView[E, T any](name, kind string, in PCollection[E], check func([]E) erro
 		side: func(fn func(window.Window) window.Window, lateness int64) kernel.SideView {
 			return kernel.NewView(kernel.ViewSpec[E, T]{
 				Def: v.def, Items: items, Window: fn, Lateness: lateness, Make: build, MaxBytes: config.maxBytes,
-				Replace: w.Accumulation == kernel.Accumulating || kind == "singleton",
+				Replace: w.Accumulation != kernel.Discarding || kind == "singleton",
 			})
 		},
 	}
@@ -215,10 +215,6 @@ func sideWindowing(p *Pipeline, name, what string, w kernel.Strategy) bool {
 			p.errorf(name, "%s of sliding windows of %v every %v, which leave gaps: an element that falls into one would see nothing; use fixed windows of %v", what, fn.Size, fn.Period, fn.Period)
 			return false
 		}
-	}
-	if w.Accumulation == kernel.Retracting {
-		p.errorf(name, "%s of a retracting collection: what is taken back would count as an element; use WindowInto with Accumulating, whose panes replace the ones before", what)
-		return false
 	}
 	return true
 }

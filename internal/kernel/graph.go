@@ -137,8 +137,8 @@ func (a Accumulation) String() string {
 // TimestampCombiner says which timestamp a pane has.
 type TimestampCombiner uint8
 
-// EndOfWindow: the last millisecond of its window. Earliest and Latest: that of its elements, but for those that
-// came behind the watermark.
+// EndOfWindow: the last millisecond of its window. Earliest and Latest: that of its elements; one behind the watermark of the output counts
+// as the end of its window (docs/design/panes.md).
 const (
 	EndOfWindow TimestampCombiner = iota
 	Earliest

@@ -146,7 +146,7 @@ func (o *keyedParDo[K, V, Out]) openState(c *OpenContext) (err error) {
 	}
 	o.schema = newSchema(o.cells.Decls, o.decl.timers, names, next)
 	o.state = newTable(tableConfig[K, keyState]{o.Key, o.schema, o.schema.size}, c)
-	if o.wakes, err = newWakeups(o.Key, c); err != nil {
+	if o.wakes, err = newWakeups(o.Key, c, wakeupTable); err != nil {
 		return err
 	}
 	o.wakes.table.max = c.CacheMax / 4

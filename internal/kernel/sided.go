@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -372,26 +373,26 @@ func (o *sided[In]) appendBlob(inner []byte) []byte {
 
 func (o *sided[In]) parseBlob(src []byte) (inner []byte, err error) {
 	if len(src) == 0 || src[0] != sidedVersion {
-		return nil, errBlob
+		return nil, errors.New("the version of its description is unknown")
 	}
-	p := blobParser{src: src[1:]}
-	o.told, o.done = eventtime.Clamp(eventtime.Time(p.varint())), eventtime.Clamp(eventtime.Time(p.varint()))
-	if p.err != nil {
-		return nil, p.err
+	d := varints{src: src[1:]}
+	o.told, o.done = eventtime.Clamp(eventtime.Time(d.signed("watermark"))), eventtime.Clamp(eventtime.Time(d.signed("watermark")))
+	if d.err == nil {
+		d.src, d.err = o.wait.parseBlob(d.src)
 	}
-	if p.src, err = o.wait.parseBlob(p.src); err != nil {
-		return nil, err
-	}
-	if n := p.uvarint(); p.err == nil && n != uint64(len(o.views)) {
+	if n := d.unsigned("number of views"); d.err == nil && n != uint64(len(o.views)) {
 		return nil, fmt.Errorf("the checkpoint has %d views of the step, the program %d", n, len(o.views))
 	}
 	for _, v := range o.views {
-		if name := p.text(); p.err == nil && name != v.name() {
+		n := d.unsigned("name of a view")
+		if d.err != nil || n > uint64(len(d.src)) {
+			d.fail("name of a view")
+			break
+		}
+		if name := string(d.src[:n]); name != v.name() {
 			return nil, fmt.Errorf("the checkpoint has the view %q where the program has %q", name, v.name())
 		}
-		if p.err == nil {
-			p.src, p.err = v.parseBlob(p.src)
-		}
+		d.src, d.err = v.parseBlob(d.src[n:])
 	}
-	return p.src, p.err
+	return d.src, d.err
 }

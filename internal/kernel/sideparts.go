@@ -2,7 +2,6 @@ package kernel
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 
 	"github.com/millstream/millstream/internal/eventtime"
@@ -37,9 +36,9 @@ func (s *signal) evict() error                                       { return ni
 func (s *signal) cut(bool) (cutPart, error)                          { return nil, nil }
 func (s *signal) appendBlob(dst []byte) []byte                       { return binary.AppendVarint(dst, int64(s.w)) }
 func (s *signal) parseBlob(src []byte) ([]byte, error) {
-	p := blobParser{src: src}
-	s.w = eventtime.Clamp(eventtime.Time(p.varint()))
-	return p.src, p.err
+	d := varints{src: src}
+	s.w = eventtime.Clamp(eventtime.Time(d.signed("watermark")))
+	return d.src, d.err
 }
 
 // viewParts cuts panes into parts.
@@ -68,6 +67,9 @@ func (o *viewParts[P, E]) Open(c *OpenContext) error {
 
 func (o *viewParts[P, E]) Process(_ int, b Batch) error {
 	for _, r := range b.(*Rows[P]).E {
+		if r.Pane.Retraction() {
+			continue // the pane that corrects it replaces it
+		}
 		items := o.items(r.Value)
 		if err := o.check(items); err != nil {
 			return fmt.Errorf("window %v: %w", r.Window, err)
@@ -102,50 +104,4 @@ func (o *viewParts[P, E]) fit(items []E) int {
 		}
 	}
 	return len(items)
-}
-
-// blobParser reads what operators of side views keep beside their tables.
-type blobParser struct {
-	src []byte
-	err error
-}
-
-var errBlob = errors.New("the description of the state is malformed")
-
-func (p *blobParser) uvarint() uint64 {
-	v, n := binary.Uvarint(p.src)
-	if n <= 0 {
-		if p.err == nil {
-			p.err = errBlob
-		}
-		p.src = nil
-		return 0
-	}
-	p.src = p.src[n:]
-	return v
-}
-
-func (p *blobParser) varint() int64 {
-	u := p.uvarint()
-	return int64(u>>1) ^ -int64(u&1)
-}
-
-func (p *blobParser) text() string {
-	n := p.uvarint()
-	if n > uint64(len(p.src)) {
-		p.src, p.err = nil, errBlob
-		return ""
-	}
-	s := string(p.src[:n])
-	p.src = p.src[n:]
-	return s
-}
-
-func (p *blobParser) window() window.Window {
-	start, end := p.varint(), p.varint()
-	return window.New(eventtime.Time(start), eventtime.Time(end))
-}
-
-func appendWindow(dst []byte, w window.Window) []byte {
-	return binary.AppendVarint(binary.AppendVarint(dst, int64(w.StartTime())), int64(w.EndTime()))
 }

@@ -298,7 +298,7 @@ func (v *view[E, T]) appendBlob(dst []byte) []byte {
 	dst = binary.AppendVarint(dst, int64(v.w))
 	dst = binary.AppendUvarint(dst, uint64(len(v.order)))
 	for _, w := range v.order {
-		dst = appendWindow(dst, w.win)
+		dst = appendWindow(dst, w.win, 0)
 		for _, n := range []uint64{w.first, w.next - w.first, w.end - w.next, uint64(w.bytes), uint64(w.coming)} {
 			dst = binary.AppendUvarint(dst, n)
 		}
@@ -307,18 +307,18 @@ func (v *view[E, T]) appendBlob(dst []byte) []byte {
 }
 
 func (v *view[E, T]) parseBlob(src []byte) ([]byte, error) {
-	p := blobParser{src: src}
-	v.w = eventtime.Clamp(eventtime.Time(p.varint()))
-	for n := p.uvarint(); n > 0 && p.err == nil; n-- {
-		w := &viewWindow{win: p.window()}
-		w.first = p.uvarint()
-		w.next = w.first + p.uvarint()
-		w.end = w.next + p.uvarint()
-		w.bytes, w.coming = int64(p.uvarint()), int64(p.uvarint())
-		if p.err == nil && v.windows[w.win] != nil {
-			p.err = fmt.Errorf("window %v is there twice", w.win)
+	d := varints{src: src}
+	v.w = eventtime.Clamp(eventtime.Time(d.signed("watermark")))
+	for n := d.unsigned("number of windows"); n > 0 && d.err == nil; n-- {
+		w := &viewWindow{win: d.window(0)}
+		w.first = d.unsigned("first part")
+		w.next = w.first + d.unsigned("number of parts")
+		w.end = w.next + d.unsigned("number of parts to come")
+		w.bytes, w.coming = int64(d.unsigned("size")), int64(d.unsigned("size to come"))
+		if v.windows[w.win] != nil {
+			d.fail("list of windows")
 		}
 		v.enter(w)
 	}
-	return p.src, p.err
+	return d.src, d.err
 }

@@ -125,26 +125,26 @@ func (q *waiting[In]) take(w *waitQueue) ([]Element[In], error) {
 func (q *waiting[In]) appendBlob(dst []byte) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(q.order)))
 	for _, w := range q.order {
-		dst = binary.AppendVarint(appendWindow(dst, w.win), int64(w.hold))
+		dst = binary.AppendVarint(appendWindow(dst, w.win, 0), int64(w.hold))
 		dst = binary.AppendUvarint(binary.AppendUvarint(dst, w.first), w.next-w.first)
 	}
 	return dst
 }
 
 func (q *waiting[In]) parseBlob(src []byte) ([]byte, error) {
-	p := blobParser{src: src}
-	for n := p.uvarint(); n > 0 && p.err == nil; n-- {
-		w := &waitQueue{win: p.window()}
-		w.hold = eventtime.Clamp(eventtime.Time(p.varint()))
-		w.first = p.uvarint()
-		w.next = w.first + p.uvarint()
-		if p.err == nil && (w.next == w.first || q.queues[w.win] != nil) {
-			p.err = fmt.Errorf("the queue of window %v is empty, or there twice", w.win)
+	d := varints{src: src}
+	for n := d.unsigned("number of queues"); n > 0 && d.err == nil; n-- {
+		w := &waitQueue{win: d.window(0)}
+		w.hold = eventtime.Clamp(eventtime.Time(d.signed("hold")))
+		w.first = d.unsigned("first chunk")
+		w.next = w.first + d.unsigned("number of chunks")
+		if w.next == w.first || q.queues[w.win] != nil {
+			d.fail("list of queues")
 		}
 		q.enter(w)
 		q.hold = min(q.hold, w.hold)
 	}
-	return p.src, p.err
+	return d.src, d.err
 }
 
 // ownedKey encodes numbers as keys of a subtask's own key groups, for tables that are not by key.

@@ -107,6 +107,7 @@ type segment[K comparable, A any] struct {
 	fireAt int64 // elements since the last pane that make a pane due; see aggregate
 	late   bool  // the watermark has passed the end
 	cursor firing
+	counts *holdCounts // of holds; nil elsewhere
 }
 
 const never = int64(1) << 62

@@ -19,19 +19,29 @@ type cutPart interface {
 	Companion() []byte
 }
 
-// cutTogether closes the epochs of two tables that share a backend.
-func cutTogether[K1, K2 comparable, A1, A2 any](renewBase bool, a *Table[K1, A1], b *Table[K2, A2]) (*groupSnapshot, error) {
-	pa, err := a.cut(renewBase)
-	if err != nil {
-		return nil, err
+// cutTable is a *Table of any types.
+type cutTable interface {
+	cutPart(renewBase bool) (cutPart, error)
+	snapshotBackend() (statebackend.Snapshot, error)
+}
+
+func (t *Table[K, A]) cutPart(renewBase bool) (cutPart, error) { return t.cut(renewBase) }
+
+func (t *Table[K, A]) snapshotBackend() (statebackend.Snapshot, error) { return t.backend.Snapshot() }
+
+// cutTogether closes the epochs of tables that share a backend.
+func cutTogether(renewBase bool, tables ...cutTable) (*groupSnapshot, error) {
+	g := &groupSnapshot{}
+	for _, t := range tables {
+		p, err := t.cutPart(renewBase)
+		if err != nil {
+			return nil, err
+		}
+		g.parts = append(g.parts, p)
 	}
-	pb, err := b.cut(renewBase)
-	if err != nil {
-		return nil, err
-	}
-	g := &groupSnapshot{parts: []cutPart{pa, pb}}
 	if renewBase {
-		if g.base, err = a.backend.Snapshot(); err != nil {
+		var err error
+		if g.base, err = tables[0].snapshotBackend(); err != nil {
 			return nil, fmt.Errorf("snapshot the state backend: %w", err)
 		}
 	}

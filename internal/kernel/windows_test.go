@@ -361,7 +361,8 @@ func TestSlidingWindowsAndSessionsAreExact(t *testing.T) {
 				if fn, ok := n.fn.(window.SlidingFn); ok {
 					return kernel.NewSliced(spec, fn, inputs)
 				}
-				return kernel.NewSessions(spec, inputs)
+				spec.Merging = &kernel.Merging{}
+				return kernel.NewPanes(spec, inputs)
 			},
 			Ports: []operatortest.Print{
 				operatortest.Lines(func(e kernel.Element[reading]) string {

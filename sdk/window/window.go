@@ -76,6 +76,7 @@ type Pane struct {
 	Index       int64 // 0 for the first firing of this key and window
 	OnTimeIndex int64 // 0 for the first that is not early; -1 for an early one
 	First, Last bool
+	Retraction  bool // the element takes an earlier pane back, which was equal but for this
 }
 
 // Fn assigns windows to timestamps: a value made by Fixed, Sliding, Sessions or Global.

@@ -24,11 +24,13 @@ import (
 	"github.com/millstream/millstream/statebackend/memory"
 )
 
-// Input is one thing that an operator is told: a batch, or a watermark.
+// Input is one thing that an operator is told: a batch, a watermark, or the processing time.
 type Input struct {
-	port      int
-	batch     kernel.Batch
-	watermark eventtime.Time
+	port    int
+	batch   kernel.Batch
+	isClock bool
+	isSide  bool // time is the watermark of a side port
+	time    eventtime.Time
 }
 
 // Batch is an input of elements. Each run is given a copy.
@@ -37,7 +39,13 @@ func Batch[T any](port int, es ...kernel.Element[T]) Input {
 }
 
 // Watermark is an input without elements.
-func Watermark(w eventtime.Time) Input { return Input{watermark: w} }
+func Watermark(w eventtime.Time) Input { return Input{time: w} }
+
+// SideWatermark is an input for a kernel.SideReader.
+func SideWatermark(port int, w eventtime.Time) Input { return Input{port: port, isSide: true, time: w} }
+
+// Clock moves the processing time, which is 0 before.
+func Clock(t eventtime.Time) Input { return Input{isClock: true, time: t} }
 
 // Case is an operator and what it is told.
 type Case struct {
@@ -45,6 +53,8 @@ type Case struct {
 	Keyed  bool // it needs a state backend
 	Ports  []Print
 	Inputs []Input
+	// Output, if set, is a line about the watermark of the outputs after each input.
+	Output func(w eventtime.Time) string
 }
 
 // Print turns the elements of one output port into lines.
@@ -138,6 +148,7 @@ type run struct {
 // place is how far a run has come.
 type place struct {
 	input int
+	now   eventtime.Time
 	said  []string // at this input
 }
 
@@ -160,38 +171,77 @@ func (r *run) all() ([][]string, error) {
 		if err != nil {
 			return nil, fmt.Errorf("input %d: %w", r.place.input, err)
 		}
+		if r.Output != nil {
+			r.place.said = append(r.place.said, r.Output(r.hold()))
+		}
 		sort.Strings(r.place.said)
 		out[r.place.input] = r.place.said
-		r.place = place{input: r.place.input + 1}
+		r.place = place{input: r.place.input + 1, now: r.place.now}
 	}
 	return out, r.close()
 }
 
 func (r *run) take(in Input) error {
 	r.patience = 1
-	if in.batch == nil {
-		r.w = in.watermark
+	switch {
+	case in.isClock:
+		r.place.now = in.time
+		return r.tick()
+	case in.isSide:
+		r.op.(kernel.SideReader).SideWatermark(in.port, in.time)
+		return r.tick()
+	case in.batch == nil:
+		r.w = in.time
 		return r.fire()
 	}
-	if err := r.op.Process(in.port, in.batch.Clone()); err != nil {
-		return err
+	err := r.op.Process(in.port, in.batch.Clone())
+	if f, ok := r.op.(kernel.Flusher); ok && err == nil {
+		err = f.Flush()
 	}
-	if f, ok := r.op.(kernel.Flusher); ok {
-		return f.Flush()
+	r.hold()
+	if _, ok := r.op.(kernel.SideReader); ok && err == nil {
+		err = r.tick() // a view that came lets elements go
 	}
-	return nil
+	return err
+}
+
+// hold asks where the operator holds the watermark, as its host does after everything, and returns that of the outputs.
+func (r *run) hold() eventtime.Time {
+	if h, ok := r.op.(kernel.Holder); ok {
+		return min(r.w, h.Hold())
+	}
+	return r.w
+}
+
+// tick does what is due by the clock, disturbed as a firing is.
+func (r *run) tick() error {
+	op, ok := r.op.(kernel.Clocked)
+	if !ok || op.NextClock() > r.place.now {
+		return nil
+	}
+	return r.slices(func(budget int) (bool, error) { return op.Clock(r.place.now, budget) })
 }
 
 // fire repeats the watermark until the operator is done with it, or was restored. A firing is disturbed ever
 // more seldom, for a restored one looks again at what it has done.
 func (r *run) fire() error {
+	r.restored = false
+	err := r.slices(func(budget int) (bool, error) { return r.op.Watermark(r.w, budget) })
+	r.hold()
+	if err == nil && !r.restored {
+		err = r.tick() // what came due before a restore
+	}
+	return err
+}
+
+// slices calls do until it is done or the operator was restored.
+func (r *run) slices(do func(budget int) (bool, error)) error {
 	budget := r.budget
 	if budget == 0 {
 		budget = 1 << 30
 	}
-	r.restored = false
 	for slice := 1; !r.restored; slice++ {
-		done, err := r.op.Watermark(r.w, budget)
+		done, err := do(budget)
 		if err != nil || done {
 			return err
 		}
@@ -248,7 +298,7 @@ func (r *run) restore() error {
 
 func (r *run) snapshot() error {
 	r.number++
-	r.barrier = place{r.place.input, slices.Clone(r.place.said)}
+	r.barrier = place{r.place.input, r.place.now, slices.Clone(r.place.said)}
 	n := engine.NodeSnapshot{Node: step, Watermark: r.w}
 	if s, ok := r.op.(kernel.Stateful); ok {
 		var err error
@@ -292,7 +342,7 @@ func (r *run) open() error {
 	c := &kernel.OpenContext{
 		Context: context.Background(), Step: step, Subtask: connector.Subtask{Index: 0, Parallelism: 1},
 		Groups: groups, CacheMax: cache, Track: r.snapshotEvery > 0, Metrics: &kernel.Metrics{},
-		Logger: slog.New(slog.DiscardHandler), Now: func() eventtime.Time { return 0 }, Wake: func() {},
+		Logger: slog.New(slog.DiscardHandler), Now: func() eventtime.Time { return r.place.now }, Wake: func() {},
 	}
 	c.Metrics.Watermark.Store(int64(eventtime.Min))
 	for i, p := range r.Ports {
