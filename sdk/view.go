@@ -207,6 +207,7 @@ func specPointer(s coder.Spec) *coder.Spec { return &s }
 // sideWindowing refuses windows that no window of a main input can be mapped to.
 func sideWindowing(p *Pipeline, name, what string, w kernel.Strategy) bool {
 	switch fn := w.Fn.(type) {
+	case window.GlobalFn, window.FixedFn:
 	case window.SessionsFn:
 		p.errorf(name, "%s of sessions: which session an element sees cannot be told, for each key has its own; use WindowInto with fixed windows before it", what)
 		return false
@@ -215,6 +216,9 @@ func sideWindowing(p *Pipeline, name, what string, w kernel.Strategy) bool {
 			p.errorf(name, "%s of sliding windows of %v every %v, which leave gaps: an element that falls into one would see nothing; use fixed windows of %v", what, fn.Size, fn.Period, fn.Period)
 			return false
 		}
+	default:
+		p.errorf(name, "%s of %v: there is no way to find the window that an element sees; use fixed windows", what, fn)
+		return false
 	}
 	return true
 }
@@ -265,6 +269,10 @@ func addViews[In any](name string, n *kernel.Node, in PCollection[In], config st
 			p.errorf(name, "its input is in the global window and the view %q in %+v, so that all elements would wait for its last window: use WindowInto for the input, or window.Global for the view", v.name, v.fn)
 			return false
 		}
+	}
+	if in.info().retracts && n.Kind != "wait" {
+		p.errorf(name, "its input may have retractions, and it could make another thing of them than of what they take back, for a view changes: window what is before it Accumulating, not AccumulatingAndRetracting")
+		return false
 	}
 	if len(views) > kernel.MaxViews {
 		p.errorf(name, "it reads %d views, more than %d: put some together", len(views), kernel.MaxViews)

@@ -160,7 +160,7 @@ func (o *sided[In]) sort(rows []Element[In]) (n int, err error) {
 			}
 			n += k - i
 		case waits:
-			if err := o.wait.add(rows[i:k], o.told); err != nil {
+			if err := o.wait.add(rows[i:k]); err != nil {
 				return 0, err
 			}
 		case tooLate:

@@ -252,3 +252,70 @@ func TestSidedAsItsTwin(t *testing.T) {
 		}
 	}
 }
+
+// TestSidedStepFiresTimersWithItsViews: a keyed step behind side inputs goes on with its firing after a restore, and its timers
+// read the view of the window that ends.
+func TestSidedStepFiresTimersWithItsViews(t *testing.T) {
+	type kv = coder.KV[int64, string]
+	pairs, err := coder.Of[kv]()
+	if err != nil {
+		t.Fatal(err)
+	}
+	lists, err := coder.Of[[]string]()
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := coder.KeyOf[int64]()
+	if err != nil {
+		t.Fatal(err)
+	}
+	def := &kernel.ViewDef{Name: "v"}
+	spec := kernel.SidedSpec[kv]{
+		Codec: kernel.NewCodec(pairs),
+		Views: func() []kernel.SideView {
+			return []kernel.SideView{kernel.NewView(kernel.ViewSpec[string, string]{
+				Def: def, Items: lists, Window: sideOf, MaxBytes: 1 << 20,
+				Make: func(items []string, _ window.Window) (string, error) { return strings.Join(items, "+"), nil },
+			})}
+		},
+		Inner: func() kernel.Operator {
+			var end kernel.Timer
+			return kernel.NewKeyedParDo(kernel.KeyedSpec[int64, string, string]{Key: key, Fns: kernel.KeyedFns[int64, string, string]{
+				Declare: func(d *kernel.KeyedDecl) {
+					end = kernel.EventTimer(d, "end", func(c *kernel.ProcessContext, k int64, out *kernel.Emitter[string]) error {
+						out.Emit(fmt.Sprint("end of ", k, " ", kernel.ReadView[string](c, def)))
+						return nil
+					})
+				},
+				Process: func(c *kernel.ProcessContext, k int64, v string, out *kernel.Emitter[string]) error {
+					end.Set(c.Window().End())
+					return nil
+				},
+			}})
+		},
+	}
+	element := func(k int64, at eventtime.Time) kernel.Element[kv] {
+		return kernel.Element[kv]{Value: kv{Key: k}, Time: at, Window: mainOf(at)}
+	}
+	part := func(at eventtime.Time, item string) operatortest.Input {
+		win := sideOf(mainOf(at))
+		return operatortest.Batch(1, kernel.Element[kernel.ViewPart[string]]{Value: kernel.ViewPart[string]{Items: []string{item}, Last: true}, Window: win})
+	}
+	got := operatortest.Run(t, operatortest.Case{
+		New: func() kernel.Operator { return kernel.NewSided(spec) }, Keyed: true,
+		Ports: []operatortest.Print{operatortest.Lines(func(e kernel.Element[string]) string { return e.Value })},
+		Inputs: []operatortest.Input{
+			operatortest.Batch(0, element(1, 5), element(2, 6), element(3, 25), element(4, 35)),
+			operatortest.Watermark(20),
+			part(5, "a"), // keys 1 to 3 go on, and the watermark to 20
+			part(5, "b"),
+			operatortest.Watermark(30),
+			operatortest.SideWatermark(1, 60), // key 4 goes on without a view
+			operatortest.Watermark(40),
+		},
+	})
+	want := [][]string{nil, nil, {"end of 1 a", "end of 2 a"}, nil, {"end of 3 a+b"}, nil, {"end of 4 "}}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("-want +got, input by input:\n%s", d)
+	}
+}

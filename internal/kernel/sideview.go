@@ -19,6 +19,8 @@ type ViewDef struct{ Name string }
 // step of it.
 type Unwound struct{ Err error }
 
+func (u Unwound) Error() string { return u.Err.Error() }
+
 // ReadView is the content of a view for the element that c is about. The step must read the view.
 func ReadView[T any](c *ProcessContext, def *ViewDef) T {
 	for _, v := range c.views {

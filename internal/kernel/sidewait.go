@@ -24,7 +24,7 @@ type waiting[In any] struct {
 // waitQueue is the elements of a window, oldest first.
 type waitQueue struct {
 	win         window.Window
-	hold        eventtime.Time // the watermark must not go beyond, or they are later than when they came
+	hold        eventtime.Time // their least timestamp
 	first, next uint64         // chunks
 }
 
@@ -41,8 +41,8 @@ func newWaiting[In any](codec *Codec[In], c *OpenContext, table statebackend.Tab
 	return q, q.table.restore(func(*segment[uint64, []Element[In]]) {})
 }
 
-// add appends elements of one window, at the watermark now.
-func (q *waiting[In]) add(rows []Element[In], now eventtime.Time) error {
+// add appends elements of one window.
+func (q *waiting[In]) add(rows []Element[In]) error {
 	win := rows[0].Window
 	w := q.queues[win]
 	if w == nil {
@@ -50,8 +50,7 @@ func (q *waiting[In]) add(rows []Element[In], now eventtime.Time) error {
 		q.enter(w)
 	}
 	for i := range rows {
-		// One that is late already must not become later.
-		w.hold = min(w.hold, max(rows[i].Time, now))
+		w.hold = min(w.hold, rows[i].Time)
 	}
 	q.hold = min(q.hold, w.hold)
 	s, _ := q.table.segment(win)

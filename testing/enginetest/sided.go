@@ -21,7 +21,7 @@ var viewCoder = func() coder.Coder[kernel.ViewPart[int64]] {
 var listCoder = func() coder.Coder[[]int64] { c, err := coder.Of[[]int64](); Must(err); return c }()
 
 // sided adds a step that adds, to each element, the sum of a side collection in the window of its own window's end. Both
-// are windowed first. It is a map, or a keyed step with a cell that counts the elements that it has seen.
+// are windowed first. It is a map, or a keyed step that also emits the view again at the end of the window.
 func (g *Graph) sided(r *rand.Rand, main, side *kernel.Node, size time.Duration) *kernel.Node {
 	small, large := window.Fixed(size), window.Fixed(size*time.Duration(1+r.IntN(3)))
 	assign := func(from *kernel.Node, fn window.FixedFn) *kernel.Node {
@@ -84,7 +84,8 @@ func (g *Graph) sided(r *rand.Rand, main, side *kernel.Node, size time.Duration)
 			return nil
 		}}, false)
 	}
-	if r.IntN(2) == 0 {
+	perKey := r.IntN(2) == 0
+	if perKey {
 		main2 = Edge(main, kernel.ByKey)
 		inner = func() kernel.Operator { return addPerKey(def) }
 	}
@@ -114,9 +115,15 @@ func (g *Graph) sided(r *rand.Rand, main, side *kernel.Node, size time.Duration)
 		for _, e := range in[1] {
 			sums[e.End] += e.V
 		}
+		ended := map[elem]bool{}
 		for _, e := range in[0] {
-			e.V += sums[large.Assign(e.End-1).EndTime()]
+			sum := sums[large.Assign(e.End-1).EndTime()]
+			e.V += sum
 			out = append(out, e)
+			if end := (elem{e.K, sum, e.End - 1, e.Start, e.End}); perKey && !ended[end] {
+				ended[end] = true
+				out = append(out, end)
+			}
 		}
 		return out
 	})
@@ -145,17 +152,25 @@ func (c *cut) Process(_ int, b kernel.Batch) error {
 	return nil
 }
 
-// addPerKey adds a view to each element, in a step that keeps state.
+// addPerKey adds a view to each element, and emits it at the end of the window.
 func addPerKey(def *kernel.ViewDef) kernel.Operator {
 	var seen state.Value[int64]
+	var end kernel.Timer
 	return kernel.NewKeyedParDo(kernel.KeyedSpec[int64, int64, KV]{Key: Int64Key, Fns: kernel.KeyedFns[int64, int64, KV]{
-		Declare: func(d *kernel.KeyedDecl) { seen = state.NewValue[int64](d, "seen") },
+		Declare: func(d *kernel.KeyedDecl) {
+			seen = state.NewValue[int64](d, "seen")
+			end = kernel.EventTimer(d, "end", func(c *kernel.ProcessContext, k int64, out *kernel.Emitter[KV]) error {
+				out.Emit(KV{Key: k, Value: kernel.ReadView[int64](c, def)})
+				return nil
+			})
+		},
 		Process: func(c *kernel.ProcessContext, k int64, v int64, out *kernel.Emitter[KV]) error {
 			view := kernel.ReadView[int64](c, def)
 			if before, ok := seen.Lookup(); ok && before != view {
 				return fmt.Errorf("key %d sees %d in window %v, where it saw %d before", k, view, c.Window(), before)
 			}
 			seen.Set(view)
+			end.Set(c.Window().End())
 			out.Emit(KV{Key: k, Value: v + view})
 			return nil
 		},
