@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/millstream/millstream/internal/kernel"
 	"github.com/millstream/millstream/sdk/coder"
@@ -206,36 +207,25 @@ func specPointer(s coder.Spec) *coder.Spec { return &s }
 
 // sideWindowing refuses windows that no window of a main input can be mapped to.
 func sideWindowing(p *Pipeline, name, what string, w kernel.Strategy) bool {
-	switch fn := w.Fn.(type) {
-	case window.GlobalFn, window.FixedFn:
-	case window.SessionsFn:
-		p.errorf(name, "%s of sessions: which session an element sees cannot be told, for each key has its own; use WindowInto with fixed windows before it", what)
-		return false
-	case window.SlidingFn:
-		if fn.Size < fn.Period {
-			p.errorf(name, "%s of sliding windows of %v every %v, which leave gaps: an element that falls into one would see nothing; use fixed windows of %v", what, fn.Size, fn.Period, fn.Period)
-			return false
-		}
-	default:
-		p.errorf(name, "%s of %v: there is no way to find the window that an element sees; use fixed windows", what, fn)
+	if err := window.CheckSide(w.Fn, window.Fixed(time.Hour)); err != nil {
+		p.errorf(name, "%s of %w", what, err)
 		return false
 	}
 	return true
 }
 
-// sideWindow returns the function that maps windows of a main input to windows of fn: the one that holds the last
-// millisecond, and the first of them if there are several.
-func sideWindow(fn window.Fn) func(main window.Window) window.Window {
-	switch fn := fn.(type) {
-	case window.FixedFn:
-		return func(main window.Window) window.Window { return fn.Assign(main.MaxTimestamp()) }
-	case window.SlidingFn:
-		return func(main window.Window) window.Window {
-			first, _ := fn.Ends(main.MaxTimestamp())
-			return fn.Ending(first)
+// sideWindow returns the function that maps windows of a main input to those of a view.
+func sideWindow(name string, fn window.Fn) func(main window.Window) window.Window {
+	return func(main window.Window) window.Window {
+		w, err := window.MapSide(fn, main)
+		if err == nil && w.EndTime() <= main.MaxTimestamp() {
+			err = fmt.Errorf("%v, the window of %+v, ends before %v does, whose elements would see it", w, fn, main)
 		}
+		if err != nil {
+			panic(kernel.Unwound{Err: fmt.Errorf("view %q: %w", name, err)})
+		}
+		return w
 	}
-	return func(window.Window) window.Window { return window.GlobalWindow }
 }
 
 // broadcast is a side input: all of it goes to every subtask.
@@ -265,8 +255,9 @@ func addViews[In any](name string, n *kernel.Node, in PCollection[In], config st
 			return false
 		case v.side == nil:
 			return false
-		case w.Fn == window.Fn(window.Global()) && v.fn != window.Fn(window.Global()):
-			p.errorf(name, "its input is in the global window and the view %q in %+v, so that all elements would wait for its last window: use WindowInto for the input, or window.Global for the view", v.name, v.fn)
+		}
+		if err := window.CheckSide(v.fn, w.Fn); err != nil {
+			p.errorf(name, "the view %q: %w", v.name, err)
 			return false
 		}
 	}
@@ -301,7 +292,7 @@ func addViews[In any](name string, n *kernel.Node, in PCollection[In], config st
 		Inner: n.New, Codec: in.node.Ports[in.port].Codec.(*kernel.Codec[In]),
 		Views: func() (all []kernel.SideView) {
 			for _, v := range views {
-				all = append(all, v.side(sideWindow(v.fn), w.AllowedLateness))
+				all = append(all, v.side(sideWindow(v.name, v.fn), w.AllowedLateness))
 			}
 			return all
 		},

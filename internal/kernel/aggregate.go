@@ -26,8 +26,8 @@ type Windowing struct {
 	Merging     *Merging // nil: windows do not merge
 }
 
-// Merging says how windows of a key become one: those that overlap.
-type Merging struct{}
+// Merging says how windows of a key become one: as Fn says, or, if it is nil, those that overlap.
+type Merging struct{ Fn window.MergingFn }
 
 // Aggregation is the specification of an operator that keeps an accumulator for each key and window and
 // emits it in panes.
@@ -346,7 +346,7 @@ func (o *aggregate[K, A, Out]) next(w eventtime.Time, budget *int) (bool, error)
 		return false, o.table.dropSegment(expiring)
 	case ending == nil:
 		return true, o.identity(w)
-	case o.Lateness == 0:
+	case expiry(ending.win, o.Lateness) == ending.win.EndTime():
 		done, err := o.table.pass(ending, budget, true, o.endAndExpire)
 		if err != nil || !done {
 			return false, err

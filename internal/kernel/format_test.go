@@ -69,7 +69,7 @@ func TestTableEntryIsEncodedAsDocumented(t *testing.T) {
 }
 
 func TestPanesAreEncodedAsDocumented(t *testing.T) {
-	l := windowList[int, string]{wake: 2000, clock: noTime, hold: noTime, open: []openWindow[int, string]{{win: window.New(1000, 2000), header: header{since: 3}, acc: 200}}}
+	l := &windowList[int, string]{wake: 2000, clock: noTime, hold: noTime, open: []openWindow[int, string]{{win: window.New(1000, 2000), header: header{since: 3}, acc: 200}}}
 	c := windowListCoder[int, string]{acc: coderOf[int](t)}
 	b, err := c.Append(nil, l)
 	if err != nil {

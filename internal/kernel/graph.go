@@ -51,7 +51,7 @@ type Node struct {
 type StatePart struct {
 	Kind  string      // key, accumulator, windows, split, committable, cell or timer
 	Name  string      // of a cell or timer
-	Type  string      // what the coder does not say: "value" of a cell, "event time" of a timer
+	Type  string      // what the coder does not say: "value" of a cell, "event time" of a timer, "event time by tag" of a family
 	Coder *coder.Spec // nil if Type says it all
 }
 

@@ -65,7 +65,7 @@ func (o *panes[K, A, Out]) Hold() eventtime.Time {
 }
 
 // woken returns the entry that woke up, ready to be changed.
-func (o *panes[K, A, Out]) woken(k wakeKey[K], x *wakeups[K]) (s *segment[K, windowList[A, Out]], e *entry[K, windowList[A, Out]], err error) {
+func (o *panes[K, A, Out]) woken(k wakeKey[K], x *wakeups[K]) (s *segment[K, *windowList[A, Out]], e *entry[K, *windowList[A, Out]], err error) {
 	if s = o.segment(k.win); s != nil {
 		if e, err = o.state.find(s, k.key); err == nil && e == nil && s.spilled {
 			for _, d := range x.waiting() {
@@ -133,7 +133,7 @@ func (o *panes[K, A, Out]) wakeByClock(k wakeKey[K], budget *int) (bool, error) 
 		*budget--
 		s := &e.acc.open[i]
 		if o.ready(s) {
-			if err := o.fire(e, s, o.hasFired(s)); err != nil {
+			if err := o.fire(e, s, true, o.hasFired(s)); err != nil {
 				return false, err
 			}
 		}
@@ -153,17 +153,17 @@ func (o *panes[K, A, Out]) first(l []openWindow[A, Out], next func(*openWindow[A
 }
 
 // pass takes window i through what is due at the watermark at: its end, its expiry, or both.
-func (o *panes[K, A, Out]) pass(e *entry[K, windowList[A, Out]], i int, at eventtime.Time) (err error) {
+func (o *panes[K, A, Out]) pass(e *entry[K, *windowList[A, Out]], i int, at eventtime.Time) (err error) {
 	s := &e.acc.open[i]
 	last, ready := at >= o.expiry(s.win.EndTime()), o.ready(s)
 	switch {
 	case ready:
 		finished := o.hasFired(s)
-		err = o.fire(e, s, last || finished)
+		err = o.fire(e, s, true, last || finished)
 	case last && !s.closed:
-		err = o.fire(e, s, true)
+		err = o.fire(e, s, false, true)
 	}
-	s.ended = true
+	s.ended, s.late = true, s.late || s.since == 0
 	if last {
 		e.acc.open = slices.Delete(e.acc.open, i, i+1)
 	}
@@ -171,11 +171,11 @@ func (o *panes[K, A, Out]) pass(e *entry[K, windowList[A, Out]], i int, at event
 }
 
 // sleep makes the indexes agree with an entry that has woken up. One without windows goes.
-func (o *panes[K, A, Out]) sleep(seg *segment[K, windowList[A, Out]], e *entry[K, windowList[A, Out]]) error {
+func (o *panes[K, A, Out]) sleep(seg *segment[K, *windowList[A, Out]], e *entry[K, *windowList[A, Out]]) error {
 	if len(e.acc.open) > 0 {
 		return o.schedule(seg, e)
 	}
-	if err := o.move(wakeKey[K]{e.key, seg.win}, &e.acc, noTime, noTime, noTime); err != nil {
+	if err := o.move(wakeKey[K]{e.key, seg.win}, e.acc, noTime, noTime, noTime); err != nil {
 		return err
 	}
 	return o.state.remove(seg, e)
@@ -192,13 +192,16 @@ func (o *panes[K, A, Out]) identity() error {
 }
 
 // place returns the window of the entry that w belongs to, which is made, extended or merged as need be.
-func (o *panes[K, A, Out]) place(e *entry[K, windowList[A, Out]], w window.Window) (*openWindow[A, Out], error) {
+func (o *panes[K, A, Out]) place(e *entry[K, *windowList[A, Out]], w window.Window) (*openWindow[A, Out], error) {
 	l := e.acc.open
 	if o.Merging == nil {
 		if len(l) == 0 {
 			e.acc.open = append(l, o.openWindow(w))
 		}
 		return &e.acc.open[0], nil
+	}
+	if o.Merging.Fn != nil {
+		return o.placeBy(e, w)
 	}
 	// Sessions before first end at or before w begins; those from end on begin at or after it ends.
 	end := len(l)
@@ -265,7 +268,7 @@ func (o *panes[K, A, Out]) merge(windows []openWindow[A, Out], w window.Window) 
 // merge makes h what is known of two windows that have become another. Its panes are counted anew.
 func (h *header) merge(other header) {
 	h.since += other.since
-	h.onTime = h.onTime || other.onTime
+	h.onTime = h.onTime && other.onTime
 	h.late = h.late && other.late
 	h.ended = h.ended && other.ended
 	h.closed = h.closed && other.closed

@@ -19,13 +19,15 @@ type panes[K comparable, A, Out any] struct {
 	Aggregation[K, A, Out]
 	paneOutput[K, Out]
 	inputs []AggregateInput[K, A, Out]
-	state  *Table[K, windowList[A, Out]]
+	state  *Table[K, *windowList[A, Out]]
 	events *wakeups[K]
 	clocks *wakeups[K] // nil unless the trigger follows the clock
 	holds  *holds[K]   // nil unless panes may come when the watermark has passed their timestamps
 
-	all     *segment[K, windowList[A, Out]]   // the one of state if windows merge; nil before the first key
-	windows []*segment[K, windowList[A, Out]] // if they do not: in the order of their ends
+	all     *segment[K, *windowList[A, Out]]   // the one of state if windows merge; nil before the first key
+	windows []*segment[K, *windowList[A, Out]] // if they do not: in the order of their ends
+
+	merger merger[A, Out]
 
 	w, out eventtime.Time // watermark of the input, and of the output
 	now    eventtime.Time // processing time
@@ -33,7 +35,8 @@ type panes[K comparable, A, Out any] struct {
 	any    bool // an element came, ever: see Identity
 }
 
-// windowList is the open windows of a key, in the order of their starts, disjoint if they merge.
+// windowList is the open windows of a key, in the order of window.CompareStarts; sessions are disjoint. The table has pointers, so that
+// all lists share one compiled table.
 type windowList[A, Out any] struct {
 	open []openWindow[A, Out]
 	// Of the key in the indexes; noTime: it is in none. wake and clock are no later than the first of any of open.
@@ -84,7 +87,7 @@ func (w *Windowing) holds() bool {
 // Open implements Operator.
 func (o *panes[K, A, Out]) Open(c *OpenContext) (err error) {
 	o.outs, o.m, o.w, o.out, o.clock = c.Outputs, c.Metrics, eventtime.Min, eventtime.Min, c.Now
-	o.state = newTable(tableConfig[K, windowList[A, Out]]{o.Key, o.coder(), o.sizer()}, c)
+	o.state = newTable(tableConfig[K, *windowList[A, Out]]{o.Key, o.coder(), o.sizer()}, c)
 	indexes := []**wakeups[K]{&o.events}
 	if o.Trigger != nil && o.Trigger.FollowsClock() {
 		indexes = append(indexes, &o.clocks)
@@ -206,7 +209,7 @@ func (o *panes[K, A, Out]) wakeKey(k K, w window.Window) wakeKey[K] {
 	return wakeKey[K]{k, w}
 }
 
-func (o *panes[K, A, Out]) segment(w window.Window) *segment[K, windowList[A, Out]] {
+func (o *panes[K, A, Out]) segment(w window.Window) *segment[K, *windowList[A, Out]] {
 	if o.Merging != nil {
 		return o.all
 	}
@@ -227,7 +230,7 @@ func (o *panes[K, A, Out]) want(k wakeKey[K]) error {
 }
 
 // entry returns the entry of a key and window, ready to be changed. It may have no windows yet.
-func (o *panes[K, A, Out]) entry(k wakeKey[K]) (s *segment[K, windowList[A, Out]], e *entry[K, windowList[A, Out]], err error) {
+func (o *panes[K, A, Out]) entry(k wakeKey[K]) (s *segment[K, *windowList[A, Out]], e *entry[K, *windowList[A, Out]], err error) {
 	t := o.state
 	if s = o.segment(k.win); s == nil {
 		s, _ = t.segment(k.win)
@@ -235,7 +238,7 @@ func (o *panes[K, A, Out]) entry(k wakeKey[K]) (s *segment[K, windowList[A, Out]
 	}
 	if e, err = t.find(s, k.key); err == nil && e == nil {
 		if e, err = t.insert(s, k.key); err == nil {
-			e.acc.wake, e.acc.clock, e.acc.hold = noTime, noTime, noTime
+			e.acc = &windowList[A, Out]{wake: noTime, clock: noTime, hold: noTime}
 		}
 	}
 	if err == nil && e.epoch != t.epoch {
@@ -248,7 +251,7 @@ func (o *panes[K, A, Out]) entry(k wakeKey[K]) (s *segment[K, windowList[A, Out]
 }
 
 // opened keeps a segment of state.
-func (o *panes[K, A, Out]) opened(s *segment[K, windowList[A, Out]]) {
+func (o *panes[K, A, Out]) opened(s *segment[K, *windowList[A, Out]]) {
 	o.any = true
 	if o.Merging != nil {
 		o.all = s
@@ -258,7 +261,7 @@ func (o *panes[K, A, Out]) opened(s *segment[K, windowList[A, Out]]) {
 }
 
 // added counts an element of the timestamp t that is in s, and fires if that makes it due.
-func (o *panes[K, A, Out]) added(e *entry[K, windowList[A, Out]], s *openWindow[A, Out], t eventtime.Time) error {
+func (o *panes[K, A, Out]) added(e *entry[K, *windowList[A, Out]], s *openWindow[A, Out], t eventtime.Time) error {
 	if o.w >= s.win.EndTime() {
 		s.late, s.ended = s.late || s.since == 0, true
 	}
@@ -273,7 +276,7 @@ func (o *panes[K, A, Out]) added(e *entry[K, windowList[A, Out]], s *openWindow[
 	if !o.ready(s) {
 		return nil
 	}
-	return o.fire(e, s, o.hasFired(s))
+	return o.fire(e, s, true, o.hasFired(s))
 }
 
 // keep takes an element into account for the timestamp of the next pane.
@@ -326,8 +329,9 @@ func (o *panes[K, A, Out]) hasFired(s *openWindow[A, Out]) bool {
 	return o.Trigger != nil && o.Trigger.Fired(&s.more.trigger, o.moment(s))
 }
 
-// fire emits a pane, unless it would be empty and is not asked for. last says that there will be no other. The entry is touched.
-func (o *panes[K, A, Out]) fire(e *entry[K, windowList[A, Out]], s *openWindow[A, Out], last bool) (err error) {
+// fire emits a pane, unless it would be empty and is not asked for. ready says that it is the trigger that fires, last that there will be no
+// other. The entry is touched.
+func (o *panes[K, A, Out]) fire(e *entry[K, *windowList[A, Out]], s *openWindow[A, Out], ready, last bool) (err error) {
 	timing := window.Late
 	switch {
 	case o.w < s.win.EndTime():
@@ -336,7 +340,7 @@ func (o *panes[K, A, Out]) fire(e *entry[K, windowList[A, Out]], s *openWindow[A
 		timing = window.OnTime
 	}
 	s.closed = last
-	if s.since == 0 && !(timing == window.OnTime && o.EmptyOnTime) && !(last && o.EmptyLast) {
+	if s.since == 0 && !(timing == window.OnTime && ready && o.EmptyOnTime) && !(last && o.EmptyLast) {
 		s.onTime = s.onTime || timing != window.Early
 		return nil
 	}
@@ -397,9 +401,9 @@ func (o *panes[K, A, Out]) nextClock(s *openWindow[A, Out]) eventtime.Time {
 }
 
 // schedule makes the indexes agree with an entry that has changed: it wakes up no later than any of its windows is due.
-func (o *panes[K, A, Out]) schedule(seg *segment[K, windowList[A, Out]], e *entry[K, windowList[A, Out]]) error {
+func (o *panes[K, A, Out]) schedule(seg *segment[K, *windowList[A, Out]], e *entry[K, *windowList[A, Out]]) error {
 	o.state.resized(e)
-	l := &e.acc
+	l := e.acc
 	wake, clock, hold := l.wake, l.clock, noTime
 	for i := range l.open {
 		s := &l.open[i]

@@ -29,7 +29,7 @@ func (o *panes[K, A, Out]) Snapshot(checkpoint int64, base bool) (OpSnapshot, er
 		blob = o.holds.horizons().append(blob)
 		tables = append(tables, o.holds.table)
 	}
-	p, err := cutTogether(base, tables...)
+	p, err := cutTogether(base, o.state.backend, tables...)
 	if err != nil {
 		return OpSnapshot{}, fmt.Errorf("checkpoint %d: %w", checkpoint, err)
 	}
@@ -70,10 +70,14 @@ func (o *panes[K, A, Out]) restore(r *OpRestore) error {
 }
 
 // sizer returns the function that measures the heap memory of a list.
-func (o *panes[K, A, Out]) sizer() func(*windowList[A, Out]) int {
+func (o *panes[K, A, Out]) sizer() func(**windowList[A, Out]) int {
 	value := Footprint[Out]()
-	return func(l *windowList[A, Out]) int {
-		n := cap(l.open) * int(unsafe.Sizeof(openWindow[A, Out]{}))
+	return func(list **windowList[A, Out]) int {
+		l := *list
+		if l == nil {
+			return 0
+		}
+		n := int(unsafe.Sizeof(*l)) + cap(l.open)*int(unsafe.Sizeof(openWindow[A, Out]{}))
 		for i := range l.open {
 			s := &l.open[i]
 			if o.Size != nil {
@@ -109,7 +113,7 @@ func (o *panes[K, A, Out]) coder() windowListCoder[A, Out] {
 	return c
 }
 
-func (c windowListCoder[A, Out]) Append(dst []byte, l windowList[A, Out]) (_ []byte, err error) {
+func (c windowListCoder[A, Out]) Append(dst []byte, l *windowList[A, Out]) (_ []byte, err error) {
 	dst = binary.BigEndian.AppendUint64(dst, uint64(l.wake))
 	if c.more {
 		dst = binary.AppendVarint(dst, int64(l.clock))
@@ -164,7 +168,8 @@ func appendWindow(dst []byte, w window.Window, from eventtime.Time) []byte {
 	return binary.AppendUvarint(dst, uint64(w.EndTime()-w.StartTime()))
 }
 
-func (c windowListCoder[A, Out]) Decode(src []byte) (l windowList[A, Out], rest []byte, err error) {
+func (c windowListCoder[A, Out]) Decode(src []byte) (l *windowList[A, Out], rest []byte, err error) {
+	l = &windowList[A, Out]{}
 	d := varints{src: src}
 	if len(src) < 8 {
 		return l, src, fmt.Errorf("a list of windows has %d bytes", len(src))

@@ -75,6 +75,7 @@ type Machine struct {
 	leaves []int32 // nodes with a slot, in the order of slots
 	bits   uint64  // that can be set
 	ends   uint64  // bits of AfterWatermark
+	times  uint64  // and of AfterProcessingTime
 	clock  bool
 }
 
@@ -111,9 +112,11 @@ func (m *Machine) add(t trigger.Trigger, gates uint64) int32 {
 		leaf(delay)
 		n.n, n.period, n.off = t.Delay.Milliseconds(), t.Period.Milliseconds(), t.Offset.Milliseconds()
 		m.clock = true
+		m.times |= n.bit
 	case trigger.Watermark:
 		n.kind = watermark
 		m.ends |= n.bit
+		m.times |= n.bit
 		if t.EarlyPart != nil {
 			n.early = m.add(t.EarlyPart, gates)
 		}
@@ -165,14 +168,14 @@ func (m *Machine) Element(s *State, now Now) {
 	// not come or has passed: merging windows may change whose turn it is. Whatever fires a pane clears them.
 	for i, l := range m.leaves {
 		n := &m.nodes[l]
-		if s.Finished&n.bit != 0 || s.Finished&n.gates != n.gates {
-			continue
-		}
 		switch {
-		case n.kind != delay:
+		case s.Finished&n.gates != n.gates:
+		case n.kind == delay:
+			if s.Slots[i] == 0 {
+				s.Slots[i] = slotOf(n.target(now.Clock))
+			}
+		case s.Finished&n.bit == 0: // a count that is finished stays so, whatever merges
 			s.Slots[i]++
-		case s.Slots[i] == 0:
-			s.Slots[i] = slotOf(n.target(now.Clock))
 		}
 	}
 }
@@ -282,7 +285,9 @@ func (m *Machine) fire(s *State, i int32, now Now) {
 		s.Finished |= n.bit
 	case all:
 		for p := i + 1; p < n.after; p = m.nodes[p].after {
-			if !m.finished(s, p) {
+			if m.finished(s, p) {
+				m.clear(s, p)
+			} else {
 				m.fire(s, p, now)
 			}
 		}
@@ -340,7 +345,8 @@ func (m *Machine) clear(s *State, i int32) {
 }
 
 // Merge makes dst the state of a window that dst's and those of from have become; now.End is its end. It is also called, with nothing
-// in from, when dst's window has another end. It may keep and change the slots of any of them; those of from are dead.
+// in from, when dst's window has another end, and before Element for the element that has made them one. It may keep and change the
+// slots of any of them; those of from are dead.
 func (m *Machine) Merge(dst *State, from []State, now Now) {
 	if dst.Slots == nil {
 		for i := range from {
@@ -360,10 +366,11 @@ func (m *Machine) Merge(dst *State, from []State, now Now) {
 			any |= from[i].Finished
 		}
 	}
-	// Ends that have not come, or not in each of the windows, are still to fire.
-	bits := any &^ m.ends
-	if now.ended() {
-		bits |= every & m.ends
+	// What is finished for a time that has passed is so in the merged window if it is in each: else a pane has yet to fire
+	// for it. An end, moreover, must have come.
+	bits := any&^m.times | every&m.times
+	if !now.ended() {
+		bits &^= m.ends
 	}
 	dst.Finished = bits
 	for i := range from {
@@ -375,7 +382,7 @@ func (m *Machine) Merge(dst *State, from []State, now Now) {
 	for i := int32(len(m.nodes)) - 1; i >= 0; i-- {
 		n := &m.nodes[i]
 		switch n.kind {
-		case count, delay:
+		case count:
 			if dst.Finished&n.bit != 0 {
 				dst.Slots[n.slot] = 0
 			}
@@ -419,7 +426,7 @@ func (m *Machine) merged(s *State, i int32) bool {
 }
 
 // Wake returns the earliest watermark and clock at which Ready may become true although no element comes; Never if none.
-// Both are later than now.
+// Both are later than now: what is due now is for Ready, which is asked first.
 func (m *Machine) Wake(s *State, now Now) (watermark, clock eventtime.Time) {
 	if s.Slots == nil || m.finished(s, 0) {
 		return Never, Never

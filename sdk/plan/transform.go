@@ -207,9 +207,9 @@ func sideInputs(n *kernel.Node, p *pipepb.ParDoPayload) error {
 func (b *builder) keyed(n *kernel.Node, fn *pipepb.FunctionSpec) (*pipepb.ParDoPayload, error) {
 	p := &pipepb.ParDoPayload{DoFn: fn, StateSpecs: map[string]*pipepb.StateSpec{}, TimerFamilySpecs: map[string]*pipepb.TimerFamilySpec{}}
 	key, windows := coder.Spec{}, windowCoder(n.Ports[0].Windowing.Fn)
-	timer := func(name string) {
+	timer := func(name string, by pipepb.TimeDomain_Enum) {
 		p.TimerFamilySpecs[name] = &pipepb.TimerFamilySpec{
-			TimeDomain:         pipepb.TimeDomain_EVENT_TIME,
+			TimeDomain:         by,
 			TimerFamilyCoderId: b.coder(coder.Spec{URN: urnTimer, Components: []coder.Spec{key, windows}}),
 		}
 	}
@@ -228,8 +228,10 @@ func (b *builder) keyed(n *kernel.Node, fn *pipepb.FunctionSpec) (*pipepb.ParDoP
 				Spec:     &pipepb.StateSpec_ReadModifyWriteSpec{ReadModifyWriteSpec: &pipepb.ReadModifyWriteStateSpec{CoderId: b.coder(*s.Coder)}},
 				Protocol: &pipepb.FunctionSpec{Urn: urnBagState},
 			}
-		case "timer of event time":
-			timer(s.Name)
+		case "timer of event time", "timer of event time by tag":
+			timer(s.Name, pipepb.TimeDomain_EVENT_TIME)
+		case "timer of processing time", "timer of processing time by tag":
+			timer(s.Name, pipepb.TimeDomain_PROCESSING_TIME)
 		default:
 			return nil, fmt.Errorf("a %s of type %q has no translation: add it to sdk/plan/transform.go", s.Kind, s.Type)
 		}
@@ -241,7 +243,7 @@ func (b *builder) keyed(n *kernel.Node, fn *pipepb.FunctionSpec) (*pipepb.ParDoP
 		for p.TimerFamilySpecs[name] != nil {
 			name += "'"
 		}
-		timer(name)
+		timer(name, pipepb.TimeDomain_EVENT_TIME)
 		p.OnWindowExpirationTimerFamilySpec = name
 	}
 	return p, nil

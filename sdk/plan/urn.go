@@ -43,6 +43,8 @@ const (
 
 	urnView        = "millstream:view:v1"                         // what a side view is: a view
 	urnEndOfWindow = "millstream:window_mapping:end_of_window:v1" // the side window that holds the last millisecond of the main one
+	urnCalendar    = "millstream:window_fn:calendar:v1"           // a calendarPayload
+	urnCustom      = "millstream:window_fn:custom:v1"             // a customPayload
 
 	// Steps that are not Beam's: a code, and coders.
 	urnUnslice       = "millstream:transform:unslice:v1"

@@ -29,7 +29,7 @@ var floors = []floor{
 		may: words("time window values cells")},
 	{name: "triggering", packages: []string{"internal/triggering"}, may: words("time window values")},
 	{name: "kernel", packages: []string{"internal/kernel"}, may: words("time window values cells contracts triggering")},
-	{name: "sdk", packages: []string{"sdk"}, may: words("time window values contracts kernel")},
+	{name: "sdk", packages: []string{"sdk"}, may: words("time window values contracts kernel triggering")},
 	{name: "plan", packages: []string{"sdk/plan"}, may: words("time window values contracts kernel sdk")},
 
 	// The shelf: what a main takes from it is linked, and nothing else. The runners bring the local drivers.

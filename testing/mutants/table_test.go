@@ -12,6 +12,8 @@ var (
 	panes      = finder{"./internal/kernel", "TestAggregate", nil}
 	sided      = finder{"./internal/kernel", "TestSided", nil}
 	windows    = finder{"./internal/kernel", "TestSliding|TestSessions|TestLift", nil}
+	twins      = finder{"./testing/twin", "TestPanesIsTheTwin$|TestPanesFollow", []string{"-rapid.checks=20000"}}
+	triggers   = finder{"./internal/triggering", "Test", nil}
 )
 
 const (
@@ -29,7 +31,9 @@ const (
 	paneGo       = "internal/kernel/pane.go"
 	slicesGo     = "internal/kernel/slices.go"
 	liftGo       = "internal/kernel/lift.go"
-	sessionsGo   = "internal/kernel/sessions.go"
+	panesGo      = "internal/kernel/panes.go"
+	firingGo     = "internal/kernel/panefiring.go"
+	machineGo    = "internal/triggering/machine.go"
 	sidesGo      = "internal/engine/sides.go"
 	sidedGo      = "internal/kernel/sided.go"
 	viewGo       = "internal/kernel/sideview.go"
@@ -140,9 +144,11 @@ var mutants = []mutant{
 	{"an input's watermark goes back", mergerGo,
 		"in.wm, in.idle = max(in.wm, w), idle", "in.wm, in.idle = w, idle", merger},
 	{"an idle input does not hold the end of time", mergerGo,
-		"if least == eventtime.Max && more {\n\t\treturn\n\t}\n", "", merger},
+		" else if least == eventtime.Max && asleep < eventtime.Max {\n\t\treturn\n\t}\n", "\n", merger},
 	{"an idle input holds the others", mergerGo,
-		"more = more || in.wm < eventtime.Max\n\t\t\tcontinue", "more = more || in.wm < eventtime.Max", merger},
+		"asleep = min(asleep, in.wm)\n\t\t\tcontinue", "asleep = min(asleep, in.wm)", merger},
+	{"what an input says as it goes idle is lost", mergerGo,
+		"if m.idle {\n\t\tleast = asleep\n\t}", "if m.idle {\n\t\treturn\n\t}", merger},
 	{"a restored input that has not spoken is idle", mergerGo,
 		"m.in[i] = inputMark{wm: s.Inputs[i]}", "m.in[i] = inputMark{wm: s.Inputs[i], idle: s.Inputs[i] == eventtime.Min}", merger},
 
@@ -210,7 +216,7 @@ var mutants = []mutant{
 	{"lateness is a millisecond too long", aggregateGo,
 		"return o.w >= expiry(w, o.Lateness)", "return o.w > expiry(w, o.Lateness)", panes},
 	{"whether a key has fired on time is not stored", paneGo,
-		"if h.onTime {\n\t\treturn append(dst, 1)\n\t}\n", "", panes},
+		"bit(h.onTime)|", "", panes},
 	{"whether anything came is not restored", aggregateGo,
 		"o.any = len(c.Restore.Blob) > 0 && c.Restore.Blob[0] == 1", "", panes},
 
@@ -235,23 +241,60 @@ var mutants = []mutant{
 		"o.dropped(sum.n)", "o.dropped(1)", windows},
 	{"sums wait for more at a flush", liftGo,
 		"err := l.drain(send)\n", "var err error\n", windows},
-	{"sessions a gap apart merge", sessionsGo,
-		"l[first-1].end > w.StartTime()", "l[first-1].end >= w.StartTime()", windows},
-	{"a session that goes on does not fire at its new end", sessionsGo,
-		"s.onTime = s.onTime && s.end <= o.w", "_ = 0", windows},
-	{"merged sessions forget their panes", sessionsGo,
-		"h.panes = max(h.panes, other.panes)", "", windows},
-	{"a session's wake-up does not come forward", sessionsGo,
-		"next < e.acc.wake {", "next < e.acc.wake && e.acc.wake == noTime {", windows},
-	{"sessions that were evicted are taken for none", sessionsGo,
-		"err = o.state.miss(o.all, k)", "err = nil", windows},
-	{"an ended session is changed without a touch", sessionsGo,
+	{"sessions a gap apart merge", firingGo,
+		"l[first-1].win.EndTime() > w.StartTime()", "l[first-1].win.EndTime() >= w.StartTime()", windows},
+	{"a session that goes on does not fire at its new end", firingGo,
+		"s.ended = s.ended && w.EndTime() <= o.w", "_ = 0", windows},
+	{"panes of a merged session go on with the numbers of another", firingGo,
+		"s.panes, s.early = 0, 0", "", twins},
+	{"a session's wake-up does not come forward", panesGo,
+		"wake = min(wake, o.next(s))", "", windows},
+	{"sessions that were evicted are taken for none", panesGo,
+		"err = o.state.miss(s, k.key)", "err = nil", windows},
+	{"an ended session is changed without a touch", firingGo,
 		"if err == nil && e.epoch != o.state.epoch {", "if false {", windows},
+	{"what waits does not hold the watermark after the end of the window", panesGo,
+		"hold = min(hold, o.heldAt(s))", "", twins},
+	{"a clock is not set back after a firing", firingGo,
+		"s.more.clock = o.nextClock(s)", "s.more.clock = noTime", twins},
+	{"only one of the panes of merged sessions is taken back", firingGo,
+		"m.prev = append(m.prev, n.prev...)", "", twins},
+	{"a merged session forgets what its parts hold", firingGo,
+		"m.hold, m.atEnd = o.combine(m.hold, n.hold), m.atEnd || n.atEnd", "", twins},
+	{"late elements are on time", panesGo,
+		"s.late, s.ended = s.late || s.since == 0, true", "s.ended = true", twins},
+	{"a finished trigger takes elements", panesGo,
+		"if s.closed {\n\t\t\tin.late", "if false {\n\t\t\tin.late", twins},
+	{"the trigger of merged sessions is that of one", firingGo,
+		"triggers = append(triggers, n.trigger)", "", twins},
 	{"an operator's watermark is not restored", subtaskGo,
 		"o.wm = n.Watermark\n", "", lateJobs},
 	{"a source's watermark is stored before it is told", barrierGo,
 		"n.Watermark = s.chain.w // the root", "n.Watermark = o.wm // the root", lateJobs},
 
+	// Triggers (docs/design/triggers.md).
+	{"a repeated trigger keeps what its parts have finished", machineGo,
+		"if m.finished(s, i) {\n\t\tm.reset(s, i)", "if m.finished(s, i) {\n\t\ts.Finished &^= m.nodes[i].bit", triggers},
+	{"a delay counts from the last element", machineGo,
+		"if s.Slots[i] == 0 {", "if true {", triggers},
+	{"until forgets at each firing of main", machineGo,
+		"m.fire(s, main, now) // until", "m.clear(s, until)\n\t\tm.fire(s, main, now) // until", triggers},
+	{"a part of AfterEach counts from before its turn", machineGo,
+		"default:\n\t\t\t\tm.reset(s, p)", "default:", triggers},
+	{"AfterFirst keeps what the part that was not ready waited for", machineGo,
+		"} else {\n\t\t\t\tm.clear(s, p)\n\t\t\t}", "}", triggers},
+	{"late firings count from before the end", machineGo,
+		"m.reset(s, i)\n\t\t\ts.Finished |= n.bit", "s.Finished |= n.bit", triggers},
+	{"an end that has fired in one window has in the merged one", machineGo,
+		"bits := any&^m.times | every&m.times", "bits := any", triggers},
+	{"a window that grows past the watermark stays late", machineGo,
+		"if !now.ended() {\n\t\tbits &^=", "if false {\n\t\tbits &^=", triggers},
+	{"a merged delay is the latest", machineGo,
+		"from[i] < dst[i]", "from[i] > dst[i]", triggers},
+	{"a merge brings back AfterFirst with parts that go on", machineGo,
+		"if over || m.merged(dst, i) {", "if over && false || m.merged(dst, i) {", triggers},
+	{"a wake-up by the clock is missed", machineGo,
+		"w, c = min(w, pw), min(c, pc)\n\t\t}\n\tcase all:", "w, c = min(w, pw), max(c, pc)\n\t\t}\n\tcase all:", triggers},
 	// Of docs/design/sideviews.md.
 	{"a side input counts for the watermark", sidesGo,
 		"			to = &s.Merger\n", "", randomJobs},

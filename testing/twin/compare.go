@@ -21,7 +21,7 @@ type TB interface {
 }
 
 // Compare fails t if a system that open makes does not say the same as the twin after each event. The panes of one event may
-// come in any order, but for those of a key after a watermark: they come in the order in which they are due.
+// come in any order, but for those of a key and window after a watermark: they come in the order in which they are due.
 func Compare(t TB, open func(Strategy) (System, error), s Strategy, events []Event) {
 	t.Helper()
 	if err := Difference(open, s, events); err != nil {
@@ -84,14 +84,15 @@ func sameStep(want, got Step, inOrder bool) error {
 	for _, p := range want.Panes {
 		due[p.String()] = p
 	}
-	last := map[string]Pane{}
+	last := map[Place]Pane{}
 	for _, p := range got.Panes {
 		p.Values = slices.Sorted(slices.Values(p.Values))
 		p = due[p.String()]
-		if before, ok := last[p.Key]; ok && p.due < before.due {
+		at := Place{p.Key, p.Window}
+		if before, ok := last[at]; ok && p.due < before.due {
 			return fmt.Errorf("the pane\n%v\nwas due before\n%v\nbut came after it", p, before)
 		}
-		last[p.Key] = p
+		last[at] = p
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/millstream/millstream/internal/eventtime"
 	"github.com/millstream/millstream/internal/kernel"
+	"github.com/millstream/millstream/internal/triggering"
 	"github.com/millstream/millstream/sdk/coder"
 	"github.com/millstream/millstream/sdk/connector"
 	"github.com/millstream/millstream/sdk/trigger"
@@ -35,30 +36,68 @@ type (
 	lists   = kernel.Aggregation[string, []int64, []int64]
 )
 
-// aggregate opens the kernel's aggregation by counts, without holds.
-func aggregate(s Strategy) (System, error) {
-	early, late, ok := trigger.Counts(trigger.Canonical(s.Trigger))
+// plain makes the kernel's aggregation by counts, without holds; panes the one for any trigger.
+func plain(s Strategy) (func() kernel.Operator, error) {
+	_, _, ok := trigger.Counts(trigger.Canonical(s.Trigger))
 	if !ok || s.Accumulation == Retracting || s.Timestamps != EndOfWindow || s.EmptyOnTime || s.EmptyLast || merging(s.Fn) {
 		return nil, errors.ErrUnsupported
 	}
+	spec, inputs, err := listing(s)
+	return func() kernel.Operator { return kernel.NewAggregate(spec, inputs) }, err
+}
+
+func panes(s Strategy) (func() kernel.Operator, error) {
+	spec, inputs, err := listing(s)
+	return func() kernel.Operator { return kernel.NewPanes(spec, inputs) }, err
+}
+
+// listing is an aggregation that lists its elements, as the Twin does.
+func listing(s Strategy) (spec lists, inputs func() []kernel.AggregateInput[string, []int64, []int64], err error) {
+	if s.OutputTime != nil {
+		return spec, nil, errors.ErrUnsupported
+	}
 	key, err := coder.KeyOf[string]()
 	if err != nil {
-		return nil, err
+		return spec, nil, err
 	}
 	acc, err := coder.Of[[]int64]()
 	if err != nil {
-		return nil, err
+		return spec, nil, err
 	}
-	spec := lists{
-		Key: key, Acc: acc, Create: func() []int64 { return []int64{} }, Extract: func(a []int64) []int64 { return append([]int64{}, a...) },
-		Merge:     func(a, b []int64) []int64 { return append(a, b...) },
-		Clone:     func(a []int64) ([]int64, error) { return append([]int64{}, a...), nil },
-		Windowing: kernel.Windowing{Lateness: s.Lateness, EarlyCount: early, LateCount: late, Accumulating: s.Accumulation == Accumulating},
+	t := trigger.Canonical(s.Trigger)
+	early, late, counts := trigger.Counts(t)
+	spec = lists{
+		Key: key, Acc: acc, Out: acc, Create: func() []int64 { return []int64{} }, Extract: func(a []int64) []int64 { return append([]int64{}, a...) },
+		Merge: func(a, b []int64) []int64 { return append(a, b...) },
+		Clone: func(a []int64) ([]int64, error) { return append([]int64{}, a...), nil },
+		Size:  func(a *[]int64) int { return 8 * cap(*a) },
+		Windowing: kernel.Windowing{
+			Lateness: s.Lateness, EarlyCount: early, LateCount: late,
+			Accumulating: s.Accumulation != Discarding, Retracting: s.Accumulation == Retracting,
+			Timestamps: kernel.TimestampCombiner(s.Timestamps), EmptyOnTime: s.EmptyOnTime, EmptyLast: s.EmptyLast,
+		},
+	}
+	if !counts {
+		spec.Trigger = triggering.Compile(t)
+	}
+	if merging(s.Fn) {
+		spec.Merging = &kernel.Merging{}
 	}
 	add := func(a []int64, v int64) []int64 { return append(a, v) }
-	return newOperator(s, kernel.NewAggregate(spec, func() []kernel.AggregateInput[string, []int64, []int64] {
+	return spec, func() []kernel.AggregateInput[string, []int64, []int64] {
 		return []kernel.AggregateInput[string, []int64, []int64]{kernel.InputOf[string, int64, []int64, []int64](0, add)}
-	}))
+	}, nil
+}
+
+// running opens operators as systems.
+func running(of func(Strategy) (func() kernel.Operator, error)) func(Strategy) (System, error) {
+	return func(s Strategy) (System, error) {
+		op, err := of(s)
+		if err != nil {
+			return nil, err
+		}
+		return newOperator(s, op())
+	}
 }
 
 func newOperator(s Strategy, op kernel.Operator) (System, error) {
@@ -76,7 +115,7 @@ func newOperator(s Strategy, op kernel.Operator) (System, error) {
 		Now: func() eventtime.Time { return o.clock }, Wake: func() {},
 		Outputs: []kernel.Output{emitted(func(b kernel.Batch) {
 			for _, e := range b.(*kernel.Rows[listed]).E {
-				o.step.Panes = append(o.step.Panes, Pane{Key: e.Value.Key, Window: e.Window, Values: e.Value.Value, Time: e.Time, Info: e.Pane.Info()})
+				o.step.Panes = append(o.step.Panes, paneOf(e))
 			}
 		}), emitted(func(b kernel.Batch) {
 			for _, e := range b.(*kernel.Rows[reading]).E {
@@ -84,6 +123,12 @@ func newOperator(s Strategy, op kernel.Operator) (System, error) {
 			}
 		})},
 	})
+}
+
+func paneOf(e kernel.Element[listed]) Pane {
+	p := Pane{Key: e.Value.Key, Window: e.Window, Values: e.Value.Value, Time: e.Time, Info: e.Pane.Info()}
+	p.Retraction, p.Info.Retraction = p.Info.Retraction, false
+	return p
 }
 
 type emitted func(kernel.Batch)
@@ -118,7 +163,7 @@ func (o *operator) tell(e Event) (err error) {
 	case ClockEvent:
 		o.clock = e.Time
 		c, ok := o.op.(kernel.Clocked)
-		for done := !ok; err == nil && !done && c.NextClock() <= e.Time; {
+		for done := !ok || c.NextClock() > e.Time; err == nil && !done; {
 			done, err = c.Clock(e.Time, budget)
 		}
 		return err
@@ -145,6 +190,16 @@ func TestAggregationIsTheTwin(t *testing.T) {
 		s := Strategies(Windows().Filter(func(fn window.Fn) bool { return !merging(fn) }), Counts()).Draw(r, "strategy")
 		s.Accumulation = min(s.Accumulation, Accumulating)
 		s.Timestamps, s.EmptyOnTime, s.EmptyLast = EndOfWindow, false, false
-		Compare(r, aggregate, s, Streams().Draw(r, "events"))
+		Compare(r, running(plain), s, Streams().Draw(r, "events"))
 	})
 }
+
+// So does the operator for any windows and trigger.
+func TestPanesIsTheTwin(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		Compare(r, running(panes), Strategies(Windows(), Triggers(3)).Draw(r, "strategy"), Streams().Draw(r, "events"))
+	})
+}
+
+// Beam's own cases.
+func TestPanesFollowTheTranscripts(t *testing.T) { Transcripts(t, running(panes)) }

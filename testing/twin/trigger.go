@@ -161,23 +161,31 @@ func (n *node) fire(now instant) {
 		for _, k := range n.kids {
 			if k.ready(now) {
 				k.fire(now)
+			} else {
+				k.clear()
 			}
-			k.clear()
 		}
 		n.done = true
 	case trigger.Each:
-		turn := n.turn()
-		turn.fire(now)
-		for _, k := range n.kids {
-			if k != turn {
+		turn, before := n.turn(), true
+		for i, k := range n.kids {
+			switch {
+			case k == turn:
+				k.fire(now)
+				before = false
+			case before:
 				k.clear()
+			default:
+				n.kids[i] = fresh(k.t)
 			}
 		}
 		n.done = n.turn() == nil
 	case trigger.Finally:
 		main, until := n.kids[0], n.kids[1]
 		if until.ready(now) {
-			until.done, n.done = true, true
+			until.fire(now)
+			main.clear()
+			n.done = true
 			return
 		}
 		main.fire(now) // until goes on counting
@@ -219,30 +227,43 @@ func merged(t trigger.Trigger, parts []*node, now instant) *node {
 		if n.past {
 			kid(1)
 		}
-	case trigger.Each:
-		// Parts after the one whose turn it is begin anew.
-		for i := range n.kids {
-			if kid(i); !n.kids[i].done {
-				break
-			}
-		}
-		n.done = n.turn() == nil
 	default:
 		for i := range n.kids {
 			kid(i)
 		}
-		all, some = true, false
+		allKids, someKid := true, false
 		for _, k := range n.kids {
-			all, some = all && k.done, some || k.done
+			allKids, someKid = allKids && k.done, someKid || k.done
 		}
+		// What is finished everywhere stays so, unless for an end that is to come again.
+		over := all && !again(n, parts)
 		switch t.(type) {
-		case trigger.All:
-			n.done = all
+		case trigger.All, trigger.Each:
+			n.done = allKids || over
 		case trigger.First, trigger.Finally:
-			n.done = some
+			n.done = someKid || over
 		}
 	}
 	return n
+}
+
+// again says whether some AfterWatermark in n will fire at the end, though in a window that it is merged from it has.
+func again(n *node, from []*node) bool {
+	for _, p := range from {
+		if p.past && !n.past {
+			return true
+		}
+	}
+	for i, k := range n.kids {
+		var kids []*node
+		for _, p := range from {
+			kids = append(kids, p.kids[i])
+		}
+		if again(k, kids) {
+			return true
+		}
+	}
+	return false
 }
 
 // waits are the processing times for which n waits.

@@ -210,6 +210,14 @@ func (t *Twin) assign(at eventtime.Time) []window.Window {
 		return []window.Window{fn.Assign(at)}
 	case window.GlobalFn:
 		return []window.Window{window.GlobalWindow}
+	case window.CalendarFn:
+		return []window.Window{fn.Assign(at)}
+	case window.CustomFn:
+		ws, err := fn.Assign(nil, at)
+		if err != nil {
+			panic(err)
+		}
+		return ws
 	}
 	panic(fmt.Sprintf("windows by %T are unknown here", t.s.Fn))
 }
@@ -219,14 +227,9 @@ func (t *Twin) merges() bool {
 	return ok
 }
 
-// expiry is the watermark from which a window takes no element. The lateness of no session reaches beyond the end of the global
-// window.
+// expiry is the watermark from which a window takes no element. No lateness reaches beyond the end of the global window.
 func (t *Twin) expiry(w window.Window) eventtime.Time {
-	at := w.EndTime().Add(t.s.Lateness)
-	if t.merges() {
-		return min(at, eventtime.EndOfGlobalWindow)
-	}
-	return at
+	return max(w.EndTime(), min(w.EndTime().Add(t.s.Lateness), eventtime.EndOfGlobalWindow))
 }
 
 // element adds an element to one of its windows.
