@@ -123,6 +123,9 @@ func ParDoPerKey[K comparable, V, Out any, F KeyedDoFn[K, V, Out]](name string, 
 			})
 		},
 	}
+	if !addViews(name, n, in, config, len(decl.Outputs)) {
+		return out
+	}
 	if !addWithOutputs[KV[K, V], Out](name, n, p, in.info(), config, decl.Outputs) {
 		return out
 	}

@@ -17,6 +17,9 @@ func MapErr[In, Out any](name string, in PCollection[In], f func(In) (Out, error
 	if !in.usable(name) {
 		return PCollection[Out]{p: in.p}
 	}
+	if len(config.views) > 0 {
+		in = whole(name, 0, in)
+	}
 	process := func(_ *ProcessContext, v In, emit *Emitter[Out]) error {
 		out, err := f(v)
 		if err == nil {

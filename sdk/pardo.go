@@ -90,6 +90,7 @@ type stepConfig struct {
 	outputs          []outputTo
 	lateTo, errorsTo *outputTo
 	async            asyncConfig
+	views            []*viewUse
 	twice            string // an option that may be given once, if it was not
 }
 
@@ -190,7 +191,7 @@ func ParDoFunc[In, Out any](name string, in PCollection[In], f func(*ProcessCont
 
 // parDo adds a step that runs user code. fn sees windows, unless in is in slices.
 func parDo[In, Out any](name string, in PCollection[In], fn string, fns func() kernel.ParDoFns[In, Out], config stepConfig) PCollection[Out] {
-	if config.lateTo != nil {
+	if config.lateTo != nil && len(config.views) == 0 {
 		in.p.errorf(name, "LateTo is for steps that keep state by window; this one drops nothing")
 		return PCollection[Out]{p: in.p}
 	}
@@ -201,6 +202,9 @@ func parDo[In, Out any](name string, in PCollection[In], fn string, fns func() k
 	n := &kernel.Node{
 		Kind: "pardo", Inputs: []kernel.Edge{forward(in)}, Fn: fn, Spec: []string{"fn=" + cmp.Or(fn, "func")},
 		New: func() kernel.Operator { return kernel.NewParDo(fns(), config.errorsTo != nil) },
+	}
+	if !addViews(name, n, in, config, len(decl.Outputs)) {
+		return PCollection[Out]{p: in.p}
 	}
 	if !addWithOutputs[In, Out](name, n, in.p, in.info(), config, decl.Outputs) {
 		return PCollection[Out]{p: in.p}

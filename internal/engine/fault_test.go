@@ -150,12 +150,29 @@ func (w watchedSource) Poll(now eventtime.Time) (kernel.Polled, error) {
 	return w.op.(kernel.Source).Poll(now)
 }
 
+// watchedSided is a step with side inputs.
+type watchedSided struct{ watchedStateful }
+
+func (w watchedSided) SideWatermark(port int, t eventtime.Time) {
+	w.op.(kernel.SideReader).SideWatermark(port, t)
+}
+
+func (w watchedSided) Hold() eventtime.Time      { return w.op.(kernel.Holder).Hold() }
+func (w watchedSided) NextClock() eventtime.Time { return w.op.(kernel.Clocked).NextClock() }
+
+func (w watchedSided) Clock(now eventtime.Time, budget int) (bool, error) {
+	return w.op.(kernel.Clocked).Clock(now, budget)
+}
+
 func (p *plant) wrap(node string, op kernel.Operator) kernel.Operator {
 	w := &watch{plant: p, node: node}
 	p.watches = append(p.watches, w)
 	in := watched{w, op}
 	if _, ok := op.(kernel.Source); ok {
 		return watchedSource{watchedStateful{in}}
+	}
+	if _, ok := op.(kernel.SideReader); ok {
+		return watchedSided{watchedStateful{in}}
 	}
 	if _, ok := op.(kernel.Stateful); ok {
 		return watchedStateful{in}

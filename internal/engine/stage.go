@@ -88,8 +88,9 @@ func (s *Stage) Channels() int {
 }
 
 // Stages fuses the nodes of a graph for a parallelism. A node is fused into the stage that feeds it
-// unless its input is exchanged, comes from several stages, or the parallelism changes. At parallelism 1
-// an exchange by key moves nothing, and is fused too.
+// unless its input is exchanged, comes from several stages, or the parallelism changes, or it reads a side view, for
+// which it must see the watermarks of its inputs apart. At parallelism 1 an exchange by key moves nothing, and is
+// fused too.
 func Stages(g *kernel.Graph, parallelism int) ([]*Stage, error) {
 	if parallelism < 1 {
 		return nil, fmt.Errorf("parallelism %d: must be at least 1", parallelism)
@@ -130,7 +131,7 @@ func fuseInto(n *kernel.Node, of []*Stage, par int) *Stage {
 	var st *Stage
 	for _, in := range n.Inputs {
 		from := of[in.From.ID]
-		if in.Exchange == kernel.RoundRobin || in.Exchange == kernel.ByKey && par > 1 {
+		if in.Side != nil || in.Exchange == kernel.RoundRobin || in.Exchange == kernel.Broadcast || in.Exchange == kernel.ByKey && par > 1 {
 			return nil
 		}
 		if st != nil && st != from || from.Parallelism != par {

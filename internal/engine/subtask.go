@@ -27,7 +27,7 @@ type subtask struct {
 	parker  Parker
 	inbox   *inbox
 	aligner *Aligner
-	merger  *Merger
+	merger  *portMerger
 	chain   chain
 	source  kernel.Source       // root of the chain, or nil
 	codecs  []kernel.BatchCodec // of each input channel
@@ -100,6 +100,10 @@ func (s *subtask) guard(f func() error) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			step := cmp.Or(s.chain.lifting, s.chain.ops[s.chain.running].node.Name)
+			if u, ok := r.(kernel.Unwound); ok {
+				err = &StepError{step, u.Err}
+				return
+			}
 			err = &StepError{step, fmt.Errorf("panic: %v\n%s", r, debug.Stack())}
 		}
 	}()
@@ -303,6 +307,7 @@ func (s *subtask) progress(wasIdle bool) error {
 			return err
 		}
 	}
+	s.tellSides()
 	if s.merger.Watermark() > s.chain.w {
 		s.chain.advanceTo(s.merger.Watermark())
 	}
@@ -539,7 +544,7 @@ func (s *subtask) sendTo(e *outEdge) func(int, kernel.Batch) error {
 
 // open wires the chain, restores it and opens its operators.
 func (s *subtask) open() error {
-	s.merger = NewMerger(len(s.codecs))
+	s.merger = newPortMerger(s.stage.In)
 	r, err := s.job.restoreOf(s)
 	if err != nil {
 		return &StepError{s.stage.Name(), err}
@@ -564,6 +569,7 @@ func (s *subtask) open() error {
 			return s.chain.stepError(i, fmt.Errorf("open: %w", err))
 		}
 	}
+	s.tellSides()
 	if r == nil {
 		return nil
 	}

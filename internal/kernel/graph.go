@@ -156,9 +156,12 @@ const (
 	Forward    Exchange = iota // to the subtask of the same index
 	ByKey                      // to the subtask that has the key group of their key
 	RoundRobin                 // to all in turn
+	Broadcast                  // to each of them, a copy
 )
 
-func (e Exchange) String() string { return [...]string{"forward", "by key", "round robin"}[e] }
+func (e Exchange) String() string {
+	return [...]string{"forward", "by key", "round robin", "broadcast"}[e]
+}
 
 // Edge brings the output Port of From to the node that has the edge.
 type Edge struct {
@@ -171,6 +174,15 @@ type Edge struct {
 	Lifts bool
 	// Codec is for elements that leave the process or are stored in a checkpoint.
 	Codec BatchCodec
+	// Side is set if the node reads the collection as a side view: the watermark of this input is told to it apart,
+	// see SideReader. Such a node begins a stage.
+	Side *Side
+}
+
+// Side is what plans tell of a side view.
+type Side struct {
+	View string // full name
+	Kind string // singleton, slice, map, multimap or signal
 }
 
 // SplitContext is what a Splitter is made for.

@@ -94,7 +94,7 @@ const (
 )
 
 func (o *keyedParDo[K, V, Out]) Open(c *OpenContext) error {
-	o.c = ProcessContext{ctx: c.Context, logger: c.Logger}
+	o.c = ProcessContext{ctx: c.Context, logger: c.Logger, views: c.views}
 	o.m, o.w, o.fired = c.Metrics, eventtime.Min, eventtime.Min
 	o.keyedClock = keyedClock[K]{now: c.Now, passed: eventtime.Min, held: eventtime.Max, seen: eventtime.Min}
 	o.decl.metrics, o.decl.now = c.Metrics, c.Now

@@ -56,6 +56,15 @@ type Clocked interface {
 	Clock(now eventtime.Time, budget int) (done bool, err error)
 }
 
+// SideReader is an Operator with side inputs (Edge.Side). What Watermark tells it is about its other inputs.
+type SideReader interface {
+	Operator
+	// SideWatermark says that no element before w will come from a side port. It emits nothing: what becomes due is
+	// done by Clock or Watermark. It is called whenever w has moved, and after Open of a restored operator; the
+	// operator may have been told more before its checkpoint.
+	SideWatermark(port int, w eventtime.Time)
+}
+
 // Source is an Operator without inputs.
 type Source interface {
 	Operator
@@ -128,6 +137,7 @@ type OpenContext struct {
 	// of the subtask. The context of run is cancelled with the subtask, or by the function that Go returns, which is to be called
 	// once done was. See Async.
 	Go func(run func(context.Context), done func()) (cancel func())
+	views     []any                 // *viewSlot, what the step's code may read by ReadView
 	// Wake makes an idle source be polled, and an operator whose NextClock is due be called; any goroutine may call it.
 	Wake func()
 }

@@ -34,6 +34,7 @@ type ProcessContext struct {
 	at     elementHeader
 	ctx    context.Context
 	logger *slog.Logger
+	views  []any // see ReadView
 }
 
 // elementHeader is an element without its value.
@@ -246,7 +247,7 @@ func NewParDo[In, Out any](fns ParDoFns[In, Out], errorsTo bool) Operator {
 }
 
 func (o *parDoOp[In, Out]) Open(c *OpenContext) error {
-	o.c = ProcessContext{ctx: c.Context, logger: c.Logger}
+	o.c = ProcessContext{ctx: c.Context, logger: c.Logger, views: c.views}
 	o.decl.metrics, o.decl.now = c.Metrics, c.Now
 	if o.fns.Declare != nil {
 		o.fns.Declare(&o.decl)

@@ -16,7 +16,8 @@ type splitter[T any] struct {
 	codec   *Codec[T]
 	open    []*Rows[T] // part-full batch of each target
 	targets int
-	next    int // round robin
+	next    int  // round robin
+	all     bool // each row goes to all targets
 
 	// target of the key of a row; nil for round robin, or for the only target
 	byKey func(v *T) (int, error)
@@ -53,12 +54,18 @@ func Unkeyed[T any](codec *Codec[T]) func(SplitContext) Splitter {
 }
 
 func newSplitter[T any](c SplitContext, codec *Codec[T]) *splitter[T] {
-	return &splitter[T]{codec: codec, open: make([]*Rows[T], c.Targets), targets: c.Targets, next: c.Subtask.Index % c.Targets}
+	return &splitter[T]{
+		codec: codec, open: make([]*Rows[T], c.Targets), targets: c.Targets, next: c.Subtask.Index % c.Targets,
+		all: c.Exchange == Broadcast,
+	}
 }
 
 // Split implements Splitter.
 func (s *splitter[T]) Split(b Batch, send func(int, Batch) error) error {
 	rows := b.(*Rows[T]).E
+	if s.all {
+		return s.broadcast(rows, send)
+	}
 	if s.byKey == nil {
 		return s.spread(rows, send)
 	}
@@ -97,6 +104,20 @@ func (s *splitter[T]) spread(rows []Element[T], send func(int, Batch) error) err
 		if len(o.E) >= BatchSize {
 			t := s.next
 			s.open[t], s.next = nil, (t+1)%s.targets
+			if err := send(t, o); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// broadcast sends the batch as it is: who emits rows that are large counts on it.
+func (s *splitter[T]) broadcast(rows []Element[T], send func(int, Batch) error) error {
+	for t := range s.targets {
+		for at := 0; at < len(rows); at += BatchSize {
+			o := s.codec.get()
+			o.E = append(o.E, rows[at:min(at+BatchSize, len(rows))]...)
 			if err := send(t, o); err != nil {
 				return err
 			}

@@ -130,3 +130,35 @@ func TestRowsGoToTheOwnerOfTheirKeyGroup(t *testing.T) {
 		}
 	}
 }
+
+func TestBroadcastSendsEachBatchToAllAtOnce(t *testing.T) {
+	value, err := coder.Of[int64]()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := Unkeyed(NewCodec(value))(SplitContext{Targets: 3, Exchange: Broadcast})
+	rows := make([]Element[int64], BatchSize+1)
+	for i := range rows {
+		rows[i].Value = int64(i)
+	}
+	var got [3][]int64
+	var batches [3]int
+	send := func(target int, b Batch) error {
+		batches[target]++
+		for _, e := range b.(*Rows[int64]).E {
+			got[target] = append(got[target], e.Value)
+		}
+		return nil
+	}
+	if err := s.Split(&Rows[int64]{rows}, send); err != nil {
+		t.Fatal(err)
+	}
+	for target := range got {
+		if len(got[target]) != len(rows) || !slices.IsSorted(got[target]) || batches[target] != 2 {
+			t.Errorf("target %d got %d rows in %d batches, want %d in 2", target, len(got[target]), batches[target], len(rows))
+		}
+	}
+	if err := s.Flush(func(int, Batch) error { t.Error("something was kept back"); return nil }); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -110,6 +110,20 @@ func windows(p *sdk.Pipeline) {
 	w("early", window.Global(), sdk.Trigger(trigger.AfterWatermark().Early(trigger.AfterCount(1))))
 }
 
+// views has a step with a view of each kind, with and without state, and one that waits.
+func views(p *sdk.Pipeline) {
+	hourly := sdk.WindowInto("hourly", clicks(p), window.Fixed(time.Hour))
+	daily := sdk.WindowInto("daily", hourly, window.Fixed(24*time.Hour), sdk.Accumulating)
+	byUser := sdk.KeyBy("by user", daily, user)
+	all := sdk.AsSlice("all", daily)
+	byUsers := sdk.AsMultimap("users", byUser)
+	sdk.MapErr("look up", hourly, func(c click) (click, error) { return c, nil }, sdk.With(all), sdk.With(byUsers))
+	counts := sdk.AsMap("counts", sdk.CombinePerKey("count", byUser, count{}))
+	sdk.ParDoPerKey("visits", sdk.KeyBy("by user again", hourly, user), &visits{}, sdk.With(counts))
+	sdk.MapWith("total", hourly, sdk.AsSingleton("number", sdk.CombineGlobally("sum", daily, count{})), func(c click, n int64) (int64, error) { return n, nil })
+	sdk.WaitOn("after", hourly, daily)
+}
+
 // scopes nests, is left and entered again, and has the name of a step.
 func scopes(p *sdk.Pipeline) {
 	in := sdk.Create("a", p, int64(1))

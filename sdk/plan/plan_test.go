@@ -24,7 +24,7 @@ import (
 var update = flag.Bool("plan.update", false, "write the golden files of testdata anew")
 
 var pipelines = map[string]func(*sdk.Pipeline){
-	"steps": steps, "windows": windows, "ownwindows": ownWindows, "scopes": scopes, "types": types, "triggers": triggers,
+	"steps": steps, "windows": windows, "ownwindows": ownWindows, "scopes": scopes, "views": views, "types": types, "triggers": triggers,
 }
 
 func graph(t *testing.T, build func(*sdk.Pipeline)) *kernel.Graph {

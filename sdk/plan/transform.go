@@ -111,8 +111,12 @@ func (b *builder) spec(n *kernel.Node) (*pipepb.FunctionSpec, string, error) {
 	switch n.Kind {
 	case "read":
 		return beam(urnRead, &pipepb.ReadPayload{Source: fn, IsBounded: bounded(!n.Unbounded)})
-	case "map", "filter", "key by", "map values", "partition", "pardo", "async":
-		return beam(urnParDo, &pipepb.ParDoPayload{DoFn: fn})
+	case "map", "filter", "key by", "map values", "partition", "pardo", "async", "view", "wait":
+		payload := &pipepb.ParDoPayload{DoFn: fn}
+		if err := sideInputs(n, payload); err != nil {
+			return nil, "", err
+		}
+		return beam(urnParDo, payload)
 	case "keyed pardo":
 		payload, err := b.keyed(n, fn)
 		if err != nil {
@@ -171,6 +175,34 @@ func (b *builder) stateCoder(n *kernel.Node, kind string) string {
 	return ""
 }
 
+// view is the payload of the code that makes a side view of what comes on its input.
+type view struct {
+	View string `json:"view"`
+	Kind string `json:"kind"` // singleton, slice, map, multimap or signal
+}
+
+// sideInputs adds the side inputs of a step. An element of such an input is a part of a pane.
+func sideInputs(n *kernel.Node, p *pipepb.ParDoPayload) error {
+	for i, e := range n.Inputs {
+		if e.Side == nil {
+			continue
+		}
+		payload, err := json.Marshal(view{e.Side.View, e.Side.Kind})
+		if err != nil {
+			return err
+		}
+		if p.SideInputs == nil {
+			p.SideInputs = map[string]*pipepb.SideInput{}
+		}
+		p.SideInputs[inputTag(i)] = &pipepb.SideInput{
+			AccessPattern:   &pipepb.FunctionSpec{Urn: urnSideIterable},
+			ViewFn:          &pipepb.FunctionSpec{Urn: urnView, Payload: payload},
+			WindowMappingFn: &pipepb.FunctionSpec{Urn: urnEndOfWindow},
+		}
+	}
+	return nil
+}
+
 // keyed is the payload of a step with cells and timers.
 func (b *builder) keyed(n *kernel.Node, fn *pipepb.FunctionSpec) (*pipepb.ParDoPayload, error) {
 	p := &pipepb.ParDoPayload{DoFn: fn, StateSpecs: map[string]*pipepb.StateSpec{}, TimerFamilySpecs: map[string]*pipepb.TimerFamilySpec{}}
@@ -181,7 +213,13 @@ func (b *builder) keyed(n *kernel.Node, fn *pipepb.FunctionSpec) (*pipepb.ParDoP
 			TimerFamilyCoderId: b.coder(coder.Spec{URN: urnTimer, Components: []coder.Spec{key, windows}}),
 		}
 	}
+	if err := sideInputs(n, p); err != nil {
+		return nil, err
+	}
 	for _, s := range n.State {
+		if s.Kind == "view" || s.Kind == "waiting" {
+			continue // what Beam's runners keep of side inputs is their own affair
+		}
 		switch s.Kind + " of " + s.Type {
 		case "key of ":
 			key = *s.Coder

@@ -27,6 +27,8 @@ const (
 	urnGlobalWindow   = "beam:coder:global_window:v1"
 	urnIntervalWindow = "beam:coder:interval_window:v1"
 
+	urnSideIterable = "beam:side_input:iterable:v1"
+
 	urnBagState = "beam:user_state:bag:v1"
 	urnStateful = "beam:requirement:pardo:stateful:v1"
 	urnOnExpiry = "beam:requirement:pardo:on_window_expiration:v1"
@@ -39,8 +41,10 @@ const (
 	urnProgram  = "millstream:environment:v1" // environment: the program itself; no payload
 	urnCode     = "millstream:code:v1"        // user code: a code
 
-	urnCalendar = "millstream:window_fn:calendar:v1" // a calendarPayload
-	urnCustom   = "millstream:window_fn:custom:v1"   // a customPayload
+	urnView        = "millstream:view:v1"                         // what a side view is: a view
+	urnEndOfWindow = "millstream:window_mapping:end_of_window:v1" // the side window that holds the last millisecond of the main one
+	urnCalendar    = "millstream:window_fn:calendar:v1"           // a calendarPayload
+	urnCustom      = "millstream:window_fn:custom:v1"             // a customPayload
 
 	// Steps that are not Beam's: a code, and coders.
 	urnUnslice       = "millstream:transform:unslice:v1"

@@ -20,7 +20,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	clustertest.Main(m, clustertest.Pipelines{"count": count, "processes": processes, "fails": fails})
+	clustertest.Main(m, clustertest.Pipelines{"count": count, "processes": processes, "fails": fails, "shares": shares})
 }
 
 // counts is what count has committed in this process.
@@ -58,6 +58,42 @@ func TestWordsAreCountedOnceAlthoughAWorkerIsKilled(t *testing.T) {
 			if marks, err := os.ReadDir(killed); err != nil || len(marks) != 1 {
 				t.Errorf("no worker was killed: %v, %v", marks, err)
 			}
+		}
+	}
+}
+
+// shared is what shares has committed in this process.
+var shared memio.Collector[sdk.KV[string, int64]]
+
+// shares tells each word the number of all words, which it must wait for, and counts what they were told.
+func shares(p *sdk.Pipeline, args []string) error {
+	lines := textio.ReadFiles("read", p, args, textio.SplitBytes(64))
+	words := sdk.FlatMap("words", lines, func(line string, emit *sdk.Emitter[string]) error {
+		for _, w := range strings.Fields(line) {
+			emit.Emit(w)
+		}
+		return nil
+	})
+	all := sdk.AsSingleton("all", sdk.CombineGlobally("number", words, stats.CountFn[string]{}))
+	told := sdk.MapWith("tell", words, all, func(w string, n int64) (string, error) { return fmt.Sprintf("%s of %d", w, n), nil })
+	memio.Write("collect", stats.Count("count", told), &shared)
+	return nil
+}
+
+func TestWordsWaitForAViewAlthoughAWorkerIsKilled(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "words.txt")
+	if err := os.WriteFile(name, []byte(strings.Repeat("to be or not to be\n", 500)), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	want := []sdk.KV[string, int64]{sdk.Pair("be of 3000", int64(1000)), sdk.Pair("not of 3000", int64(500)), sdk.Pair("or of 3000", int64(500)), sdk.Pair("to of 3000", int64(1000))}
+	for _, opts := range [][]clustertest.Option{{}, {clustertest.Workers(3), clustertest.Parallelism(3), clustertest.KillWorker()}} {
+		before := len(shared.Rows())
+		clustertest.Run(t, "shares", []string{name}, opts...)
+		got := shared.Rows()[before:]
+		multiset.Sort(got)
+		multiset.Sort(want)
+		if d := cmp.Diff(want, got); d != "" {
+			t.Errorf("-want +got:\n%s", d)
 		}
 	}
 }

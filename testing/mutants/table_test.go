@@ -15,6 +15,7 @@ var (
 	cells      = finder{"./internal/kernel", "TestCellsAgreeWithNaive|TestStoredCells", nil}
 	reads      = finder{"./sdk/state", "TestReadsProlong", nil}
 	blocks     = finder{"./sdk/state", "TestBlocks", nil}
+	sided      = finder{"./internal/kernel", "TestSided", nil}
 	windows    = finder{"./internal/kernel", "TestSliding|TestSessions|TestLift", nil}
 	twins      = finder{"./testing/twin", "TestPanesIsTheTwin$|TestPanesFollow", []string{"-rapid.checks=20000"}}
 	triggers   = finder{"./internal/triggering", "Test", nil}
@@ -50,6 +51,11 @@ const (
 	clockGo      = "internal/kernel/keyedclock.go"
 	asyncGo      = "internal/kernel/async.go"
 	callsGo      = "internal/engine/async.go"
+	sidesGo      = "internal/engine/sides.go"
+	sidedGo      = "internal/kernel/sided.go"
+	viewGo       = "internal/kernel/sideview.go"
+	waitGo       = "internal/kernel/sidewait.go"
+	splitGo      = "internal/kernel/split.go"
 	checkpointGo = "internal/checkpoint/checkpoint.go"
 )
 
@@ -363,4 +369,33 @@ var mutants = []mutant{
 		"s.chain.advancing && !s.chain.full() {", "s.chain.advancing {", asyncJobs},
 	{"calls outlive their job", callsGo,
 		"for len(s.calls) > 0 {", "for false {", asyncJobs},
+	// Of docs/design/sideviews.md.
+	{"a side input counts for the watermark", sidesGo,
+		"			to = &s.Merger\n", "", randomJobs},
+	{"the root is not told of side inputs", sidesGo,
+		"if w := side.Watermark(); w > side.told {", "if w := side.Watermark(); false {", randomJobs},
+	{"a side input is not broadcast", splitGo,
+		"for t := range s.targets {\n\t\tfor at", "for t := range 1 {\n\t\tfor at", randomJobs},
+	{"an element does not wait for its view", sidedGo,
+		"if !view.ready(win) {\n\t\t\tv = waits", "if !view.ready(win) {\n\t\t\tv = goesOn", sided},
+	{"what waits does not hold the watermark", sidedGo,
+		"next := min(o.w, o.wait.hold)\n\t\tif", "next := o.w\n\t\tif", sided},
+	{"a restored step forgets that it was not done with the watermark", sidedGo,
+		"o.firing, o.moved = true, true", "o.moved = true", sided},
+	{"a restored step does not look for what is due", sidedGo,
+		"o.firing, o.moved = true, true", "o.firing = true", sided},
+	{"what waits is not in a base", sidedGo,
+		"o.wait.table.cut(base)", "o.wait.table.cut(false)", sided},
+	{"a part is seen before its pane is whole", viewGo,
+		"if !p.Last {", "if false {", sided},
+	{"a pane does not replace the ones before", viewGo,
+		"		w.first = w.next\n", "", sided},
+	{"a view that changed is not read anew", viewGo,
+		"	w.next, w.bytes, w.coming = w.end, kept, 0\n\tv.forget(win)\n", "	w.next, w.bytes, w.coming = w.end, kept, 0\n", sided},
+	{"a view goes before the main input's lateness is over", viewGo,
+		"now >= expiry(v.order[n].win, v.Lateness)", "now >= v.order[n].win.EndTime()", sided},
+	{"an evicted chunk is taken for the last", waitGo,
+		"if e != nil && len(e.acc)+len(rows) <= chunkRows {", "if len(e.acc)+len(rows) <= chunkRows {", sided},
+	{"what is left of the queues does not hold", waitGo,
+		"	for _, o := range q.order {\n\t\tq.hold = min(q.hold, o.hold)\n\t}\n\treturn rows", "	return rows", sided},
 }

@@ -29,6 +29,7 @@ type Input struct {
 	port    int
 	batch   kernel.Batch
 	isClock bool
+	isSide  bool // time is the watermark of a side port
 	time    eventtime.Time
 }
 
@@ -39,6 +40,9 @@ func Batch[T any](port int, es ...kernel.Element[T]) Input {
 
 // Watermark is an input without elements.
 func Watermark(w eventtime.Time) Input { return Input{time: w} }
+
+// SideWatermark is an input for a kernel.SideReader.
+func SideWatermark(port int, w eventtime.Time) Input { return Input{port: port, isSide: true, time: w} }
 
 // Clock moves the processing time, which is 0 before.
 func Clock(t eventtime.Time) Input { return Input{isClock: true, time: t} }
@@ -208,6 +212,9 @@ func (r *run) take(in Input) error {
 	switch {
 	case in.isClock:
 		r.place.now = in.time
+		return r.tick()
+	case in.isSide:
+		r.op.(kernel.SideReader).SideWatermark(in.port, in.time)
 		return r.tick()
 	case in.batch == nil:
 		r.w = in.time
