@@ -344,6 +344,42 @@ func TestTimerThatIsGoneReleasesItsHold(t *testing.T) {
 	}
 }
 
+// A step is restored while its index of the clock is being taken apart, and then the watermark fires timers that move wake-ups in it.
+func TestIndexIsTakenApartBeforeUserCodeMovesTimers(t *testing.T) {
+	s := &clockStep{
+		element: func(s *clockStep, c *ProcessContext, v int64) {
+			s.clock.Set(ms(3_600_050))
+			s.event.Set(ms(50))
+		},
+		timer: func(s *clockStep, name string, c *ProcessContext) {
+			if name == "event" {
+				s.clock.Set(ms(3_600_010)) // before the time that it had, but near it
+			}
+		},
+	}
+	g := newKeyedRig(t, s.fns()).start()
+	for i := range 20 {
+		g.put(fmt.Sprint("k", i), 1, 5, window.GlobalWindow)
+	}
+	g.to(10)
+	g.now = 3_590_000
+	if done, err := g.op.Clock(g.now, 5); done || err != nil {
+		t.Fatalf("done: %v, %v", done, err)
+	}
+	g.restore()
+	g.to(50)
+	if len(g.lines) != 20 {
+		t.Fatalf("%d timers of event time fired, want 20", len(g.lines))
+	}
+	g.lines = nil
+	g.at(3_600_009)
+	g.want()
+	g.at(3_600_010)
+	if len(g.lines) != 20 {
+		t.Errorf("%d timers of the clock fired, want 20", len(g.lines))
+	}
+}
+
 // The end of many windows whose keys wait for the clock can be interrupted anywhere.
 func TestExpiryOfProcessingTimersIsInterruptedExactly(t *testing.T) {
 	for _, cache := range []int64{0, 1 << 20} {

@@ -396,7 +396,14 @@ type woken uint8
 func (o *keyedParDo[K, V, Out]) settle(w woken) error {
 	c := &o.call
 	k := &c.e.acc
-	_, next := o.schema.next(k, byWatermark)
+	next := noTime
+	if k.more == nil { // as most are
+		for _, t := range k.timers[:o.schema.events] {
+			next = min(next, t)
+		}
+	} else {
+		_, next = o.schema.next(k, byWatermark)
+	}
 	empty := next == noTime && (c.cleared || w != 0) && !k.hasCell()
 	if k.more != nil {
 		_, clock := o.schema.next(k, byClock)

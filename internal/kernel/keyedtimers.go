@@ -180,8 +180,18 @@ func (o *keyedParDo[K, V, Out]) setTimer(t *timer, tag string, at, out eventtime
 		last = lastTimer
 	}
 	at = min(max(at, firstTimer), last)
-	out, ok := o.outputTime(t, out)
-	if !ok || !o.writable() || !o.storeTimer(t, tag, at, out) {
+	if t.by == byClock || out != noTime {
+		var ok bool
+		if out, ok = o.outputTime(t, out); !ok {
+			return
+		}
+	}
+	if !o.writable() {
+		return
+	}
+	if k := &c.e.acc; k.more == nil && out == noTime && !t.family {
+		k.timers[t.slot] = at
+	} else if !o.storeTimer(t, tag, at, out) {
 		return
 	}
 	c.wrote = true
@@ -190,12 +200,11 @@ func (o *keyedParDo[K, V, Out]) setTimer(t *timer, tag string, at, out eventtime
 	}
 }
 
-// outputTime brings the output timestamp of a timer that is being set into the window; noTime is the usual one.
+// outputTime brings the output timestamp of a timer that is being set into the window; noTime is the usual one of a timer of
+// the clock.
 func (o *keyedParDo[K, V, Out]) outputTime(t *timer, out eventtime.Time) (eventtime.Time, bool) {
 	from := o.c.at.time
 	switch {
-	case out == noTime && t.by == byWatermark:
-		return noTime, true
 	case out == noTime:
 		out = from
 	case out < from:
