@@ -26,8 +26,8 @@ func TestDaysOfBerlin(t *testing.T) {
 		daily := sdk.WindowInto("daily", clicks, window.Days(1).In("Europe/Berlin"))
 		counts := stats.Count("count", sdk.Map("page", daily, func(c Click) string { return c.Page }))
 
-		passert.EqualsInWindow("today", counts, window.Between(at(-1, 0), at(23, 0)), sdk.Pair("/home", int64(1)))
-		passert.EqualsInWindow("tomorrow", counts, window.Between(at(23, 0), at(47, 0)), sdk.Pair("/home", int64(1)))
+		passert.That("today", counts).InWindow(window.Between(at(-1, 0), at(23, 0))).Equals(sdk.Pair("/home", int64(1)))
+		passert.That("tomorrow", counts).InWindow(window.Between(at(23, 0), at(47, 0))).Equals(sdk.Pair("/home", int64(1)))
 		return nil
 	})
 }
@@ -53,7 +53,7 @@ func TestOfficeHours(t *testing.T) {
 		clicks := memio.Read("clicks", p, []Click{{"/home", at(8, 59)}, {"/home", at(9, 0)}, {"/home", at(16, 59)}, {"/home", at(17, 0)}},
 			sdk.EventTime(Click.At, watermark.Monotonic()))
 		counts := stats.Count("count", sdk.Map("page", inOfficeHours(clicks), func(c Click) string { return c.Page }))
-		passert.EqualsInWindow("day", counts, window.Between(at(9, 0), at(17, 0)), sdk.Pair("/home", int64(2)))
+		passert.That("day", counts).InWindow(window.Between(at(9, 0), at(17, 0))).Equals(sdk.Pair("/home", int64(2)))
 		return nil
 	})
 }
@@ -92,8 +92,8 @@ func TestVisitsAreCut(t *testing.T) {
 		}
 		clicks := memio.Read("clicks", p, cs, sdk.EventTime(Click.At, watermark.Monotonic()))
 		counts := countIn("visits", clicks, visits(10*time.Minute, 30*time.Minute))
-		passert.EqualsInWindow("first", counts, window.Between(at(10, 0), at(10, 30)), sdk.Pair("/home", int64(5)))
-		passert.EqualsInWindow("second", counts, window.Between(at(10, 25), at(10, 55)), sdk.Pair("/home", int64(5)))
+		passert.That("first", counts).InWindow(window.Between(at(10, 0), at(10, 30))).Equals(sdk.Pair("/home", int64(5)))
+		passert.That("second", counts).InWindow(window.Between(at(10, 25), at(10, 55))).Equals(sdk.Pair("/home", int64(5)))
 		return nil
 	})
 }
