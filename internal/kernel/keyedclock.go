@@ -78,7 +78,7 @@ func (o *keyedParDo[K, V, Out]) NextClock() eventtime.Time {
 	if o.overdue || !o.holds.settled(o.w) {
 		return eventtime.Min
 	}
-	return o.clock.soonest()
+	return min(o.clock.soonest(), o.nextLookup())
 }
 
 // Clock implements Clocked: timers of processing time fire, and what a batch left to do is done.
@@ -97,6 +97,9 @@ func (o *keyedParDo[K, V, Out]) Clock(now eventtime.Time, budget int) (bool, err
 	}
 	if done && err == nil {
 		done, err = o.holds.settle(o.w, &budget)
+	}
+	if done && err == nil {
+		err = o.expireCells(max(budget, 0) + BatchSize)
 	}
 	err = o.end(err)
 	o.release(o.w, done && err == nil)

@@ -490,7 +490,7 @@ func TestFormatOfTimers(t *testing.T) {
 	}
 
 	blob := s.appendBlob(nil, keyedBlob{indexes: [3]horizons{{minuteWidth, dayWidth}, {0, dayWidth}, {2 * minuteWidth, dayWidth}}, passed: -1})
-	if got, want := hex.EncodeToString(blob), "02"+"c0a907"+"80f0b252"+"00"+"80f0b252"+"80d30e"+"80f0b252"+"01"+"05"+"04"+
+	if got, want := hex.EncodeToString(blob), "02"+"c0a907"+"80f0b252"+"00"+"80f0b252"+"80d30e"+"80f0b252"+"01"+"00"+"05"+"04"+
 		"74010174"+"70020170"+"54030166"+"50040167"; got != want {
 		t.Errorf("the blob is\n%s, want\n%s", got, want)
 	}

@@ -58,7 +58,9 @@ type keyedParDo[K comparable, V, Out any] struct {
 	state   *Table[K, keyState]
 	windows []*segment[K, keyState] // in the order of their ends
 	wakes   *wakeups[K]
-	overdue bool // a timer was set at or before w by an element, or by a timer of the clock
+	overdue bool           // a timer was set at or before w by an element, or by a timer of the clock
+	fired   eventtime.Time // the last watermark for which all timers have
+	ttl     *expiries[K]   // nil if no cell has a TTL
 	keyedClock[K]
 
 	call   call[K] // in progress
@@ -93,7 +95,7 @@ const (
 
 func (o *keyedParDo[K, V, Out]) Open(c *OpenContext) error {
 	o.c = ProcessContext{ctx: c.Context, logger: c.Logger}
-	o.m, o.w = c.Metrics, eventtime.Min
+	o.m, o.w, o.fired = c.Metrics, eventtime.Min, eventtime.Min
 	o.keyedClock = keyedClock[K]{now: c.Now, passed: eventtime.Min, held: eventtime.Max, seen: eventtime.Min}
 	o.decl.metrics = c.Metrics
 	o.cells = state.SetOf(&o.decl)
@@ -150,8 +152,18 @@ func (o *keyedParDo[K, V, Out]) openState(c *OpenContext) (err error) {
 		if b, free, names, err = parseBlob(c.Restore.Blob); err != nil {
 			return err
 		}
+		if o.fired = b.fired; b.first {
+			o.fired = o.w
+		}
 	}
-	o.schema = newSchema(o.cells.Decls, o.decl.timers, names, free)
+	cells := o.cells.Decls
+	if o.ttl, err = openExpiries(cells, o.Key, c); err != nil {
+		return err
+	}
+	if o.ttl != nil {
+		cells = append(cells[:len(cells):len(cells)], looksDecl())
+	}
+	o.schema = newSchema(cells, o.decl.timers, names, free)
 	o.state = newTable(tableConfig[K, keyState]{o.Key, o.schema, o.schema.size}, c)
 	if o.wakes, err = newWakeups(o.Key, c, wakeupTable); err != nil {
 		return err
@@ -182,6 +194,7 @@ func (o *keyedParDo[K, V, Out]) shareCache(all int64) {
 	if o.schema.has(byClock) {
 		o.state.max -= o.clock.table.max + o.holds.table.max
 	}
+	o.state.max -= o.ttl.cacheBytes()
 }
 
 // Process implements Operator.
@@ -193,6 +206,9 @@ func (o *keyedParDo[K, V, Out]) Process(_ int, b Batch) error {
 		budget, done := BatchSize, false
 		done, err = o.fire(&budget)
 		o.overdue = !done
+	}
+	if err == nil {
+		err = o.expireCells(2 * BatchSize)
 	}
 	err = o.end(err)
 	o.release(o.w, err == nil && !o.overdue)
@@ -233,6 +249,7 @@ func (o *keyedParDo[K, V, Out]) processRows(rows []Element[coder.KV[K, V]]) erro
 		}
 		o.start(callProcess, r.Value.Key, win, s, e)
 		o.c.at = elementHeader{r.Time, win, r.Pane}
+		o.ttl.at(o.cells, o.fired, r.Time)
 		uerr := process(&o.c, r.Value.Key, r.Value.Value, &o.out)
 		written, err := o.finish()
 		if err == nil && written {
@@ -394,6 +411,9 @@ func (o *keyedParDo[K, V, Out]) settle(w woken) error {
 				return err
 			}
 		}
+		if err := o.forgetLookups(); err != nil {
+			return err
+		}
 		e := c.e
 		c.e = nil
 		return o.state.remove(c.s, e)
@@ -407,7 +427,7 @@ func (o *keyedParDo[K, V, Out]) settle(w woken) error {
 		}
 		k.wake = next
 	}
-	return nil
+	return o.settleLookups()
 }
 
 // begin opens the emitters, and end closes them, sends what they hold, and brings the tables below their
@@ -417,6 +437,9 @@ func (o *keyedParDo[K, V, Out]) begin() {
 		e.begin(&o.c.at)
 	}
 	o.read = false
+	if o.ttl.goBy(cell.ProcessingTime) {
+		o.ttl.time[cell.ProcessingTime] = o.time()
+	}
 }
 
 func (o *keyedParDo[K, V, Out]) end(err error) error {
@@ -434,6 +457,9 @@ func (o *keyedParDo[K, V, Out]) end(err error) error {
 	}
 	if err == nil {
 		err = o.evictClock()
+	}
+	if err == nil {
+		err = o.ttl.evict()
 	}
 	return err
 }
@@ -457,11 +483,13 @@ func (o *keyedParDo[K, V, Out]) Flush() error {
 
 // Snapshot implements Stateful.
 func (o *keyedParDo[K, V, Out]) Snapshot(checkpoint int64, base bool) (OpSnapshot, error) {
-	p, err := cutTogether(base, o.state.backend, o.state, o.wakes.table, o.clock.table, o.holds.table)
+	tables := []cutTable{o.state, o.wakes.table, o.clock.table, o.holds.table}
+	_ = o.ttl.each(func(_ cell.Clock, l *lookupIndex[K]) error { tables = append(tables, l.table); return nil })
+	p, err := cutTogether(base, o.state.backend, tables...)
 	if err != nil {
 		return OpSnapshot{}, fmt.Errorf("checkpoint %d: %w", checkpoint, err)
 	}
-	b := keyedBlob{indexes: [3]horizons{o.wakes.horizons(), o.clock.horizons(), o.holds.horizons()}, passed: o.passed}
+	b := keyedBlob{indexes: [3]horizons{o.wakes.horizons(), o.clock.horizons(), o.holds.horizons()}, passed: o.passed, fired: o.fired}
 	return OpSnapshot{Blob: o.schema.appendBlob(nil, b), Keyed: p}, nil
 }
 

@@ -786,8 +786,8 @@ func TestKeyedStateFormat(t *testing.T) {
 	EventTimer(d, "t", func(*ProcessContext, string, *Emitter[string]) error { return nil })
 	cells := state.SetOf(d).Decls
 	s := newSchema(cells, d.timers, nil, 0)
-	blob := "02" + "c0a907" + "80f0b252" + "00" + "00" + "80d30e" + "80f0b252" + "e0c508" + "04" + "03" + "6301016e" + "63020173" + "74030174"
-	if got := hex.EncodeToString(s.appendBlob(nil, keyedBlob{indexes: [3]horizons{{minuteWidth, dayWidth}, {0, 0}, {2 * minuteWidth, dayWidth}}, passed: 70_000})); got != blob {
+	blob := "02" + "c0a907" + "80f0b252" + "00" + "00" + "80d30e" + "80f0b252" + "e0c508" + "d804" + "04" + "03" + "6301016e" + "63020173" + "74030174"
+	if got := hex.EncodeToString(s.appendBlob(nil, keyedBlob{indexes: [3]horizons{{minuteWidth, dayWidth}, {0, 0}, {2 * minuteWidth, dayWidth}}, passed: 70_000, fired: 300})); got != blob {
 		t.Errorf("the blob is\n%s, want\n%s", got, blob)
 	}
 	n, text := int64(300), "hi"

@@ -23,7 +23,7 @@ const noTime = eventtime.Max + 1
 // hasCell says whether a cell is set.
 func (k *keyState) hasCell() bool {
 	for _, c := range k.cells {
-		if c != nil {
+		if _, hidden := c.(*looks); c != nil && !hidden {
 			return true
 		}
 	}
@@ -95,6 +95,7 @@ type keyedBlob struct {
 	indexes [3]horizons // of the wake-ups by the watermark, those by the clock, and the holds
 	first   bool        // of the first version: it has only the first of indexes
 	passed  eventtime.Time
+	fired   eventtime.Time // of cells with a TTL
 }
 
 // appendBlob encodes what a restored operator must know.
@@ -104,6 +105,7 @@ func (s *schema) appendBlob(dst []byte, b keyedBlob) []byte {
 		dst = h.append(dst)
 	}
 	dst = binary.AppendVarint(dst, int64(b.passed))
+	dst = binary.AppendVarint(dst, int64(b.fired))
 	dst = binary.AppendUvarint(dst, s.free)
 	dst = binary.AppendUvarint(dst, uint64(len(s.ids)))
 	for i, id := range s.ids {
@@ -139,11 +141,13 @@ func parseBlob(src []byte) (b keyedBlob, free uint64, names map[fieldName]uint64
 		}
 	}
 	if !b.first {
-		v, w := binary.Varint(src)
-		if b.passed = eventtime.Time(v); w <= 0 || b.passed != eventtime.Clamp(b.passed) {
-			return bad("the watermark of the outputs")
+		for _, t := range []*eventtime.Time{&b.passed, &b.fired} {
+			v, w := binary.Varint(src)
+			if *t = eventtime.Time(v); w <= 0 || *t != eventtime.Clamp(*t) {
+				return bad("a watermark")
+			}
+			src = src[w:]
 		}
-		src = src[w:]
 	}
 	uvarint := func() (v uint64, ok bool) {
 		v, w := binary.Uvarint(src)

@@ -3,6 +3,7 @@ package kernel
 import (
 	"fmt"
 
+	"github.com/millstream/millstream/internal/cell"
 	"github.com/millstream/millstream/internal/eventtime"
 )
 
@@ -20,7 +21,11 @@ func (o *keyedParDo[K, V, Out]) Watermark(w eventtime.Time, budget int) (bool, e
 		done, err = o.expire(&budget)
 	}
 	if done && err == nil {
+		o.fired = w
 		done, err = o.holds.settle(w, &budget)
+	}
+	if done && err == nil {
+		err = o.expireCells(max(budget, 0) + BatchSize)
 	}
 	err = o.end(err)
 	o.release(w, done && err == nil)
@@ -89,6 +94,7 @@ func (o *keyedParDo[K, V, Out]) fireTimer(kind callKind, t *timer, at eventtime.
 		stamp = timestampOf(at, k)
 	}
 	o.c.at = elementHeader{stamp, k.win, NoPane}
+	o.ttl.at(o.cells, o.eventNow(), stamp)
 	var uerr error
 	if t.family {
 		uerr = o.families[t.index](&o.c, k.key, tag, &o.out)
@@ -300,6 +306,16 @@ func (o *keyedParDo[K, V, Out]) expireKey(s *segment[K, keyState], e *entry[K, k
 		return nil
 	}
 	o.start(callExpiry, k.key, k.win, s, e)
+	if o.ttl != nil {
+		o.ttl.at(o.cells, o.eventNow(), o.lastTime())
+		for clock, now := range o.cells.Now {
+			o.ttl.drop(&e.acc, cell.Clock(clock), now)
+		}
+		if !e.acc.hasCell() {
+			_, err := o.finish()
+			return err
+		}
+	}
 	o.c.at = elementHeader{timestampOf(o.lastTime(), k), k.win, NoPane}
 	uerr := o.expiring(&o.c, k.key, &o.out)
 	_, err := o.finish()

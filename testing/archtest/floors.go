@@ -24,7 +24,7 @@ var floors = []floor{
 	// What users write pipelines with.
 	{name: "window", packages: []string{"sdk/window"}, may: words("time")},
 	{name: "values", packages: []string{"sdk/coder", "sdk/trigger", "sdk/watermark"}, may: words("time window")},
-	{name: "cells", packages: []string{"internal/cell"}, may: words("values")},
+	{name: "cells", packages: []string{"internal/cell"}, may: words("time values")},
 	{name: "contracts", packages: []string{"sdk/state", "sdk/connector", "statebackend", "statebackend/storage"},
 		may: words("time window values cells")},
 	{name: "triggering", packages: []string{"internal/triggering"}, may: words("time window values")},

@@ -12,6 +12,9 @@ var (
 	panes      = finder{"./internal/kernel", "TestAggregate", nil}
 	async      = finder{"./internal/kernel", "TestAsync|TestOrdered", nil}
 	asyncJobs  = finder{"./runners/direct", "TestMapAsyncIsExactlyOnce|TestWatermarkWaits|TestMapAsyncIsBounded|TestBarriersDoNotWait|TestCallsEnd", []string{"-ptest.runs=300"}}
+	cells      = finder{"./internal/kernel", "TestCellsAgreeWithNaive|TestStoredCells", nil}
+	reads      = finder{"./sdk/state", "TestReadsProlong", nil}
+	blocks     = finder{"./sdk/state", "TestBlocks", nil}
 	windows    = finder{"./internal/kernel", "TestSliding|TestSessions|TestLift", nil}
 	twins      = finder{"./testing/twin", "TestPanesIsTheTwin$|TestPanesFollow", []string{"-rapid.checks=20000"}}
 	triggers   = finder{"./internal/triggering", "Test", nil}
@@ -31,6 +34,11 @@ const (
 	passGo       = "internal/kernel/tablepass.go"
 	snapshotGo   = "internal/kernel/tablesnapshot.go"
 	aggregateGo  = "internal/kernel/aggregate.go"
+	ttlGo        = "internal/kernel/keyedttl.go"
+	keyedGo      = "internal/kernel/keyedpardo.go"
+	cellGo       = "sdk/state/state.go"
+	valueGo      = "sdk/state/value.go"
+	blocksGo     = "sdk/state/blocks.go"
 	paneGo       = "internal/kernel/pane.go"
 	slicesGo     = "internal/kernel/slices.go"
 	liftGo       = "internal/kernel/lift.go"
@@ -298,6 +306,26 @@ var mutants = []mutant{
 		"if over || m.merged(dst, i) {", "if over && false || m.merged(dst, i) {", triggers},
 	{"a wake-up by the clock is missed", machineGo,
 		"w, c = min(w, pw), min(c, pc)\n\t\t}\n\tcase all:", "w, c = min(w, pw), max(c, pc)\n\t\t}\n\tcase all:", triggers},
+	// docs/design/state.md.
+	{"a block that a snapshot shares is changed", blocksGo,
+		"if k.shared {", "if false {", blocks},
+	{"a value lives a millisecond too long", cellGo,
+		"at.Add(b.ttl) <= b.set.Now[b.clock]", "at.Add(b.ttl) < b.set.Now[b.clock]", cells},
+	{"a read prolongs nothing", valueGo,
+		"p.at < c.stamp() && c.set.Change(c.at) != nil", "false", reads},
+	{"a timer finds dead what lived at its time", ttlGo,
+		"return max(o.fired, o.call.at)", "return o.w", cells},
+	{"a restored watermark counts as one that has fired", keyedGo,
+		"if o.fired = b.fired; b.first {", "if true {", cells},
+	{"what an element writes ahead of the watermark counts as written at the watermark", ttlGo,
+		"max(now, stamp, eventtime.Min+1)", "max(now, eventtime.Min+1)", cells},
+	{"a lookup that is too late stays", ttlGo,
+		"has != (window.Window{}) && has.EndTime() <= first.Add(lag)", "has != (window.Window{})", cells},
+	{"a state without anything leaves its lookup", keyedGo,
+		"if err := o.forgetLookups(); err != nil {\n\t\t\treturn err\n\t\t}", "", cells},
+	{"OnWindowExpiry is called for a key in which all has expired", timersGo,
+		"o.ttl.drop(&e.acc, cell.Clock(clock), now)", "_, _ = clock, now", cells},
+
 	// Timers and holds, by the invariants of docs/design/timers.md.
 	{"a hold that moves on holds where it was", clockGo,
 		"if hold != m.hold {", "if hold < m.hold {", keyedSteps},
