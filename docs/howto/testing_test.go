@@ -1,6 +1,7 @@
 package howto_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -143,4 +144,15 @@ func TestReminder(t *testing.T) {
 	if d := cmp.Diff([]string{"ann"}, h.Output()); d != "" {
 		t.Error(d)
 	}
+}
+
+func TestSlowAnswersTimeOut(t *testing.T) {
+	ptest.Run(t, func(p *sdk.Pipeline) error {
+		var failed sdk.PCollection[sdk.Failed[string]]
+		slow := func(ctx context.Context, v string) (string, error) { return v, ptest.Sleep(ctx, time.Minute) }
+		out := sdk.MapAsync("ask", sdk.Create("in", p, "to be"), slow, sdk.Timeout(time.Second), sdk.ErrorsTo(&failed))
+		passert.Empty("answers", out)
+		passert.Equals("failed", sdk.Map("value", failed, func(f sdk.Failed[string]) string { return f.Value }), "to be")
+		return nil
+	})
 }

@@ -199,11 +199,12 @@ func TestAsyncErrorThatNobodyTakesNamesTheElement(t *testing.T) {
 
 // Also what is answered and not emitted is in flight; and a call is made for it again.
 func TestAsyncStateIsEncodedAsDocumented(t *testing.T) {
-	spec := AsyncSpec[string, string]{Concurrency: 1, Ordered: true}
+	spec := AsyncSpec[string, string]{Concurrency: 2, Ordered: true}
 	h := newAsyncHost(t, spec, nil)
 	w := window.New(0, 1000)
 	h.process(Element[string]{"a", 5, w, NoPane}, Element[string]{"b", 3, w, NoPane})
-	h.returns(0)
+	h.returns(1)
+	h.want("emitted", h.collect(0), []string(nil))
 	s, err := h.op.Snapshot(1, false)
 	if err != nil {
 		t.Fatal(err)
