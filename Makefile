@@ -6,6 +6,8 @@ test race: TAGS ?= rocksdb
 # Random jobs, tables and values of `make sim`, and where they start.
 RUNS ?= 20000
 SEED := $(or $(SEED),$(strip $(shell od -An -N4 -tu4 /dev/urandom)))
+# Cases of `make twin`.
+CASES ?= 1000
 # For each target of `make fuzz`.
 FUZZTIME ?= 30s
 
@@ -56,6 +58,10 @@ sim: ## random jobs, tables and values: RUNS of each, from SEED (printed; fresh 
 	$(seeds) go test ./internal/kernel -run Table -timeout 0
 	$(seeds) go test ./sdk/coder -run Random -timeout 0
 
+twin: ## the kernel's aggregations beside the reference twin: CASES random strategies and streams, from SEED
+	@echo "SEED=$(SEED)"
+	go test ./testing/twin -run IsTheTwin -v -timeout 0 -rapid.checks=$(CASES) -rapid.seed=$(SEED)
+
 mutants: ## plant faults one at a time, each must be found: all, or N=6 drawn at random; minutes
 	go test ./testing/mutants -v -timeout 0 -mutants=$(or $(N),all)
 
@@ -86,4 +92,4 @@ ci: ## what a change must pass to land
 clean: ## remove what these targets made
 	rm -rf bin out
 
-.PHONY: help test race deps lint platforms demo bench-state checkpoints-at-scale sim mutants bench failpoints explore fuzz ci clean
+.PHONY: help test race deps lint platforms demo bench-state checkpoints-at-scale sim twin mutants bench failpoints explore fuzz ci clean

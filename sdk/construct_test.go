@@ -226,7 +226,7 @@ func TestMistakesNameStepLineAndRemedy(t *testing.T) {
 		{"never fires", func(p *sdk.Pipeline) {
 			in := sdk.Read("endless", p, endless{memio.Source([]int64{1})})
 			sdk.CombineGlobally("sum", in, stats.Sum[int64]{})
-		}, "sum/combine", []string{"unbounded and in the global window, which never ends", "use WindowInto, or a trigger with Early"}},
+		}, "sum/combine", []string{"unbounded and in the global window, which never ends", "use WindowInto, or a trigger that fires earlier"}},
 		{"EventTime of another type", func(p *sdk.Pipeline) {
 			sdk.Read("in", p, memio.Source([]int64{1}), sdk.EventTime(func(string) time.Time { return time.Time{} }, watermark.Monotonic()))
 		}, "in", []string{"EventTime wants a func(int64) time.Time, not a func(string) time.Time"}},
@@ -303,7 +303,7 @@ func TestZeroPCollectionNamesTheStep(t *testing.T) {
 		"Write":           func() { memio.Write("m", zero, &memio.Collector[string]{}) },
 		"composite":       func() { stats.Count("m", zero) },
 		"passert":         func() { passert.Equals("m", zero, "a") },
-		"passert, window": func() { passert.EqualsInWindow("m", zero, window.GlobalWindow) },
+		"passert, window": func() { passert.That("m", zero).InWindow(window.GlobalWindow).Empty() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := sdk.Build("p", func(p *sdk.Pipeline) error {

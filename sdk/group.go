@@ -1,6 +1,7 @@
 package sdk
 
 import (
+	"bytes"
 	"fmt"
 	"iter"
 	"reflect"
@@ -8,6 +9,7 @@ import (
 	"unsafe"
 
 	"github.com/millstream/millstream/internal/kernel"
+	"github.com/millstream/millstream/internal/triggering"
 	"github.com/millstream/millstream/sdk/coder"
 	"github.com/millstream/millstream/sdk/trigger"
 	"github.com/millstream/millstream/sdk/window"
@@ -25,6 +27,10 @@ type CombineFn[In, Acc, Out any] interface {
 	MergeAccumulators(a, b Acc) Acc
 	ExtractOutput(Acc) Out
 }
+
+// Remover is an optional part of a CombineFn. RemoveInput undoes AddInput of an equal value; it may change and return the accumulator.
+// A CombineFn needs it if its input may have retractions.
+type Remover[In, Acc any] interface{ RemoveInput(Acc, In) Acc }
 
 // GroupOption refines an aggregation.
 type GroupOption interface{ applyGroup(*groupConfig) }
@@ -87,7 +93,31 @@ func GroupByKey[K comparable, V any](name string, in PCollection[KV[K, V]], opts
 		clone:   func(vs []V) ([]V, error) { return slices.Clip(vs), nil }, // merging into it moves the values
 		size:    func(vs *[]V) int { return cap(*vs) * int(unsafe.Sizeof(v)) },
 	}
-	return aggregate(a, groupConfigOf(in.p, opts), inputOf(&a, in, func(vs []V, v V) []V { return append(vs, v) }))
+	return aggregate(a, groupConfigOf(in.p, opts), inputOf(&a, in, func(vs []V, v V) []V { return append(vs, v) }, removeValue[V](in.p)))
+}
+
+// removeValue returns a function that removes one value equal to v, as encoded, from a copy of vs.
+func removeValue[V any](p *Pipeline) func(vs []V, v V) []V {
+	if p == nil {
+		return nil // reported by usable
+	}
+	c, err := CoderOf[V](p)
+	if err != nil {
+		return nil // the accumulator has no coder, which is reported
+	}
+	return func(vs []V, v V) []V {
+		want, err := c.Append(nil, v)
+		if err != nil {
+			panic(fmt.Errorf("a retraction cannot be encoded: %w", err))
+		}
+		var buf []byte
+		for i := range vs {
+			if buf, err = c.Append(buf[:0], vs[i]); err == nil && bytes.Equal(buf, want) {
+				return slices.Concat(vs[:i], vs[i+1:])
+			}
+		}
+		panic(fmt.Errorf("a retraction of %v takes back what never came: what is taken back must be equal, byte for byte, to what was emitted", kernel.Brief(v)))
+	}
 }
 
 // CombinePerKey aggregates, for each key and window, the values by fn.
@@ -96,7 +126,15 @@ func CombinePerKey[K comparable, V, A, Out any, F CombineFn[V, A, Out]](name str
 		name: name, kind: "combine", create: fn.CreateAccumulator, extract: fn.ExtractOutput, merge: fn.MergeAccumulators, combine: true, size: kernel.Footprint[A](),
 		fn: fmt.Sprintf("%T", fn), spec: []string{fmt.Sprintf("fn=%T", fn)},
 	}
-	return aggregate(a, groupConfigOf(in.p, opts), inputOf(&a, in, fn.AddInput))
+	return aggregate(a, groupConfigOf(in.p, opts), inputOf(&a, in, fn.AddInput, remover[V, A](fn)))
+}
+
+// remover is the RemoveInput of a CombineFn, or nil.
+func remover[V, A any](fn any) func(A, V) A {
+	if r, ok := fn.(Remover[V, A]); ok {
+		return r.RemoveInput
+	}
+	return nil
 }
 
 // CombineGlobally aggregates all elements of each window by fn, in one subtask. In the global window the
@@ -119,7 +157,7 @@ func CombineGlobally[V, A, Out any, F CombineFn[V, A, Out]](name string, in PCol
 		if len(config.late) > 0 {
 			opts = []GroupOption{LateTo(&late)}
 		}
-		all := aggregate(a, groupConfigOf(in.p, opts), inputOf(&a, one, fn.AddInput))
+		all := aggregate(a, groupConfigOf(in.p, opts), inputOf(&a, one, fn.AddInput, remover[V, A](fn)))
 		value := func(kv KV[bool, V]) V { return kv.Value }
 		config.connect(in.p, "combine", []reflect.Type{reflect.TypeFor[V]()}, func(l lateTo, _ int) {
 			v := Map("late", late, value)
@@ -169,8 +207,21 @@ func CoGroupByKey[K comparable, A, B any](name string, left PCollection[KV[K, A]
 		},
 	}
 	return aggregate(a, config,
-		inputOf(&a, left, func(c coAcc[A, B], v A) coAcc[A, B] { c.A = append(c.A, v); return c }),
-		inputOf(&a, right, func(c coAcc[A, B], v B) coAcc[A, B] { c.B = append(c.B, v); return c }))
+		inputOf(&a, left, func(c coAcc[A, B], v A) coAcc[A, B] { c.A = append(c.A, v); return c }, within(left.p, func(c *coAcc[A, B]) *[]A { return &c.A })),
+		inputOf(&a, right, func(c coAcc[A, B], v B) coAcc[A, B] { c.B = append(c.B, v); return c }, within(left.p, func(c *coAcc[A, B]) *[]B { return &c.B })))
+}
+
+// within is removeValue for a slice in an accumulator.
+func within[C, V any](p *Pipeline, of func(*C) *[]V) func(C, V) C {
+	remove := removeValue[V](p)
+	if remove == nil {
+		return nil
+	}
+	return func(c C, v V) C {
+		vs := of(&c)
+		*vs = remove(*vs, v)
+		return c
+	}
 }
 
 // aggregation is what the aggregating steps have in common.
@@ -198,29 +249,39 @@ type aggregateInput[K comparable, A, Out any] struct {
 	edge   func(a kernel.Aggregation[K, A, Out], lift int) kernel.Edge // lift: kernel.Lifting.Max
 	late   func(p *Pipeline) kernel.Port
 	kernel func() kernel.AggregateInput[K, A, Out]
+	takes  bool // retractions
 }
 
-func inputOf[K comparable, V, A, Out any](a *aggregation[K, A, Out], in PCollection[KV[K, V]], add func(A, V) A) aggregateInput[K, A, Out] {
+// inputOf is an input of an aggregation. remove undoes add, or is nil.
+func inputOf[K comparable, V, A, Out any](a *aggregation[K, A, Out], in PCollection[KV[K, V]], add, remove func(A, V) A) aggregateInput[K, A, Out] {
 	i := a.inputs
 	a.inputs++
-	return inputAt[K, V, A, Out](a.name, i, in, add)
+	return inputAt[K, V, A, Out](a.name, i, in, add, remove)
 }
 
-func inputAt[K comparable, V, A, Out any](name string, i int, in PCollection[KV[K, V]], add func(A, V) A) aggregateInput[K, A, Out] {
+func inputAt[K comparable, V, A, Out any](name string, i int, in PCollection[KV[K, V]], add, remove func(A, V) A) aggregateInput[K, A, Out] {
 	if !in.usable(name) {
 		return aggregateInput[K, A, Out]{p: in.p}
 	}
 	return aggregateInput[K, A, Out]{
 		p: in.p, ok: true, info: in.info(), typ: reflect.TypeFor[KV[K, V]](),
-		whole: func() aggregateInput[K, A, Out] { return inputAt[K, V, A, Out](name, i, whole(name, i, in), add) },
+		whole: func() aggregateInput[K, A, Out] {
+			return inputAt[K, V, A, Out](name, i, whole(name, i, in), add, remove)
+		},
 		edge: func(a kernel.Aggregation[K, A, Out], lift int) kernel.Edge {
 			e := forward(in)
 			return kernel.Lifting[K, V, A]{
 				Key: a.Key, Acc: a.Acc, Create: a.Create, Add: add, Max: lift, Codec: e.Codec.(*kernel.Codec[KV[K, V]]),
 			}.Edge(e)
 		},
-		late:   func(p *Pipeline) kernel.Port { return port[KV[K, V]](p, "late") },
-		kernel: func() kernel.AggregateInput[K, A, Out] { return kernel.InputOf[K, V, A, Out](i, add) },
+		late: func(p *Pipeline) kernel.Port { return port[KV[K, V]](p, "late") },
+		kernel: func() kernel.AggregateInput[K, A, Out] {
+			if in.info().retracts {
+				return kernel.RetractedInputOf[K, V, A, Out](i, add, remove)
+			}
+			return kernel.InputOf[K, V, A, Out](i, add)
+		},
+		takes: remove != nil,
 	}
 }
 
@@ -248,17 +309,30 @@ func aggregate[K comparable, A, Out any](a aggregation[K, A, Out], config groupC
 		return out
 	}
 	w := inputs[0].info.windowing
-	early, late, ok := trigger.Counts(w.Trigger)
-	if !ok {
-		p.errorf(a.name, "the trigger %v is not there yet", w.Trigger)
+	early, late, counts := trigger.Counts(w.Trigger)
+	if w.Fn == window.Fn(window.Global()) && !inputs[0].info.bounded && !trigger.FiresEarly(w.Trigger) {
+		p.errorf(a.name, "its input is unbounded and in the global window, which never ends, so nothing would come out: use WindowInto, or a trigger that fires earlier, as trigger.AfterWatermark().Early(…) does")
 		return out
 	}
-	if w.Fn == window.Fn(window.Global()) && !inputs[0].info.bounded && early == 0 {
-		p.errorf(a.name, "its input is unbounded and in the global window, which never ends, so nothing would come out: use WindowInto, or a trigger with Early")
-		return out
+	retracted := false
+	for i, in := range inputs {
+		if !in.info.retracts {
+			continue
+		}
+		retracted = true
+		if !in.takes {
+			p.errorf(a.name, "its input %d may have retractions, and %s cannot remove an element: give it a method RemoveInput(Acc, In) Acc", i+1, a.fn)
+			return out
+		}
+		if w.Accumulation == kernel.Discarding {
+			p.errorf(a.name, "its input %d may have retractions, of elements that a discarding pane has forgotten: window it with Accumulating or AccumulatingAndRetracting", i+1)
+			return out
+		}
 	}
+	// What the operators that fire whole windows cannot do is for panes.
+	general := !counts || retracted || w.Accumulation == kernel.Retracting || w.Timestamps != kernel.EndOfWindow || w.EmptyOnTime || w.EmptyLast
 	// Slices serve windows that fire once, at their end; otherwise each element goes into each of its windows.
-	sliced := early == 0 && w.AllowedLateness == 0
+	sliced := !general && early == 0 && w.AllowedLateness == 0
 	for _, in := range inputs {
 		sliced = sliced && in.info.sliced
 	}
@@ -271,8 +345,17 @@ func aggregate[K comparable, A, Out any](a aggregation[K, A, Out], config groupC
 		Key: key, Acc: acc, Create: a.create, Extract: a.extract, Merge: a.merge, Clone: a.clone, Size: a.size, Identity: a.global && w.Fn == window.Fn(window.Global()),
 		Windowing: kernel.Windowing{
 			Lateness: w.AllowedLateness, EarlyCount: early, LateCount: late,
-			Accumulating: w.Accumulation == kernel.Accumulating,
+			Accumulating: w.Accumulation != kernel.Discarding, Retracting: w.Accumulation == kernel.Retracting, Retracted: retracted,
+			Timestamps: w.Timestamps, EmptyOnTime: w.EmptyOnTime, EmptyLast: w.EmptyLast,
 		},
+	}
+	if !counts {
+		spec.Trigger = triggering.Compile(w.Trigger)
+	}
+	if spec.Retracting {
+		if spec.Out, ok = coderFor[Out](p, a.name, "its result is kept until it is taken back"); !ok {
+			return out
+		}
 	}
 	n := &kernel.Node{
 		Kind: a.kind, Keyed: true, Single: a.global, LateTo: len(config.late) == len(inputs), Ports: []kernel.Port{port[KV[K, Out]](p, "out")},
@@ -299,16 +382,22 @@ func aggregate[K comparable, A, Out any](a aggregation[K, A, Out], config groupC
 		}
 		n.State = append(n.State, kernel.StatePart{Kind: "slices", Type: "true"})
 		n.New = func() kernel.Operator { return kernel.NewSliced(spec, fn, newInputs) }
-	case window.SessionsFn:
-		if !fn.Merged {
-			n.New = func() kernel.Operator { return kernel.NewSessions(spec, newInputs) }
-			fn.Merged = true
-			c.windowing.Fn = fn
+	}
+	if fn, merges := window.Merging(w.Fn); merges {
+		spec.Merging = &kernel.Merging{}
+		if _, sessions := fn.(window.SessionsFn); !sessions {
+			spec.Merging.Fn = fn
 		}
+	}
+	if general || spec.Merging != nil {
+		n.New = func() kernel.Operator { return kernel.NewPanes(spec, newInputs) }
+	}
+	if general {
+		n.State = append(n.State, kernel.StatePart{Kind: "panes", Type: fmt.Sprintf("%v, %v, timestamps %v, retracted %v", w.Trigger, w.Accumulation, w.Timestamps, retracted)})
 	}
 	lift := 0 // kernel.Lifting.Max
 	if a.combine {
-		why := notLifted(w, early, len(config.late) > 0)
+		why := notLifted(w, early, len(config.late) > 0, general)
 		if why == "" {
 			lift = liftMax(reflect.TypeFor[A]())
 			n.Spec = append(n.Spec, "lifting=on")
@@ -317,7 +406,9 @@ func aggregate[K comparable, A, Out any](a aggregation[K, A, Out], config groupC
 		}
 	}
 	c.sliced = false
-	c.windowing.Trigger = continuation(c.windowing.Trigger)
+	c.windowing.Fn = window.Merged(c.windowing.Fn)
+	c.retracts = spec.Retracting && (early > 0 || w.AllowedLateness > 0 || !counts || retracted)
+	c.windowing.Trigger = trigger.Canonical(trigger.Continuation(c.windowing.Trigger))
 	outs := []collection{c}
 	for _, in := range inputs {
 		n.Inputs = append(n.Inputs, in.edge(spec, lift))
@@ -334,11 +425,13 @@ func aggregate[K comparable, A, Out any](a aggregation[K, A, Out], config groupC
 }
 
 // notLifted says why a combine is not lifted: its panes depend on more than the watermark. It returns "" if it is.
-func notLifted(w kernel.Strategy, early int64, late bool) string {
-	sessions, ok := w.Fn.(window.SessionsFn)
+func notLifted(w kernel.Strategy, early int64, late, general bool) string {
+	_, merges := window.Merging(w.Fn)
 	switch {
-	case ok && !sessions.Merged:
-		return "sessions"
+	case general:
+		return "panes that depend on elements"
+	case merges:
+		return "windows that merge"
 	case early > 0:
 		return "early panes"
 	case w.AllowedLateness > 0:
@@ -355,17 +448,6 @@ func liftMax(acc reflect.Type) int {
 		return 256 // accumulators may be large
 	}
 	return 16 << 10
-}
-
-// continuation is the trigger of what an aggregation emits: each pane is passed on at once (Beam's
-// continuation triggers).
-func continuation(t trigger.Trigger) trigger.Trigger {
-	w := t.(trigger.Watermark)
-	if w.EarlyPart != nil {
-		w.EarlyPart = trigger.AfterCount(1)
-	}
-	w.LatePart = trigger.AfterCount(1)
-	return w
 }
 
 // Iterable is the values of one key and window.

@@ -83,8 +83,12 @@ func ParDoPerKey[K comparable, V, Out any, F KeyedDoFn[K, V, Out]](name string, 
 	}
 	in = whole(name, 0, in)
 	p := in.p
-	if f, ok := in.info().windowing.Fn.(window.SessionsFn); ok && !f.Merged {
-		p.errorf(name, "its input is in sessions, which merge, and its state would have to: aggregate before it, or window its input into Global and let timers end the session")
+	if fn, merges := window.Merging(in.info().windowing.Fn); merges {
+		p.errorf(name, "its input is in windows that merge, %+v, and its state would have to merge with them: aggregate before it, or window its input into Global and let timers end the session", fn)
+		return out
+	}
+	if in.info().retracts {
+		p.errorf(name, "its input may have retractions, of which its state knows nothing: take it from Changes")
 		return out
 	}
 	if err := checkLifecycle[Out, *KeyedDecl](fn); err != nil {

@@ -76,7 +76,7 @@ func Flatten[T any](name string, first PCollection[T], rest ...PCollection[T]) P
 			p.errorf(name, "input %d has the windowing %v, the first %v: window all inputs alike with WindowInto, before or after", i+1, info.windowing, c.windowing)
 			return PCollection[T]{p: p}
 		}
-		c.bounded, c.timed = c.bounded && info.bounded, c.timed && info.timed
+		c.bounded, c.timed, c.retracts = c.bounded && info.bounded, c.timed && info.timed, c.retracts || info.retracts
 		n.Inputs = append(n.Inputs, forward(in))
 	}
 	n.Ports = []kernel.Port{port[T](p, "out")}

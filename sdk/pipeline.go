@@ -55,6 +55,7 @@ type collection struct {
 	bounded   bool
 	timed     bool // elements have event time
 	sliced    bool // elements are in slices of their sliding windows, see whole
+	retracts  bool // elements may take earlier ones back
 }
 
 var defaultWindowing = kernel.Strategy{Fn: window.Global(), Trigger: trigger.Canonical(trigger.AfterWatermark())}
@@ -94,6 +95,18 @@ func (p *Pipeline) Graph() (*kernel.Graph, error) {
 		return nil, errors.New("the pipeline has no steps")
 	}
 	return &p.graph, p.Err()
+}
+
+// ScriptClock is the processing time of the pipeline from now on: one that stands at 0 but for the scripts of tests. With moves
+// set the script of a step moves it. It is for testing/teststream.
+func (p *Pipeline) ScriptClock(step string, moves bool) *kernel.Clock {
+	if p.graph.Clock == nil {
+		p.graph.Clock = &kernel.Clock{}
+	}
+	if c := p.graph.Clock; moves {
+		c.Movers = append(c.Movers, p.fullName(step))
+	}
+	return p.graph.Clock
 }
 
 // Scope nests the steps that build adds: their full names are name/step. Composite transforms use it, so

@@ -35,11 +35,43 @@ type Accumulation kernel.Accumulation
 const (
 	Discarding   = Accumulation(kernel.Discarding)   // the elements since the pane before; the default
 	Accumulating = Accumulation(kernel.Accumulating) // all elements of the window so far
+
+	// AccumulatingAndRetracting is Accumulating, and before each pane the pane before is sent again, marked as a retraction
+	// (window.Pane.Retraction). Map and ParDo pass the mark on: what they make of a retraction takes back what they made of the
+	// element. Aggregations remove what is taken back; see Remover. For others there is Changes.
+	AccumulatingAndRetracting = Accumulation(kernel.Retracting)
 )
 
 func (a Accumulation) applyWindow(c *windowConfig) { c.Accumulation = kernel.Accumulation(a) }
 
 func (a Accumulation) String() string { return kernel.Accumulation(a).String() }
+
+// TimestampCombiner says which timestamp a pane has.
+type TimestampCombiner kernel.TimestampCombiner
+
+const (
+	EndOfWindow = TimestampCombiner(kernel.EndOfWindow) // the last millisecond of its window; the default
+	// Earliest and Latest are those of the elements since the pane before; an element behind the watermark counts as the end of
+	// its window. The watermark of the output waits for the pane, so that it is on time for what follows.
+	Earliest = TimestampCombiner(kernel.Earliest)
+	Latest   = TimestampCombiner(kernel.Latest)
+)
+
+func (t TimestampCombiner) applyWindow(c *windowConfig) {
+	c.Timestamps = kernel.TimestampCombiner(t)
+}
+
+func (t TimestampCombiner) String() string { return kernel.TimestampCombiner(t).String() }
+
+// EmptyOnTimePane fires a pane at the end of each window, also if nothing came since the pane before (Beam's
+// OnTimeBehavior). Windows into which nothing ever came have none.
+func EmptyOnTimePane() WindowOption {
+	return windowOption(func(c *windowConfig) { c.EmptyOnTime = true })
+}
+
+// EmptyLastPane fires a pane when a window expires, also if nothing came since the pane before, so that each has one that says that it is
+// the last (Beam's ClosingBehavior).
+func EmptyLastPane() WindowOption { return windowOption(func(c *windowConfig) { c.EmptyLast = true }) }
 
 // WindowInto assigns each element to the windows of fn that hold its timestamp: one, or, if they slide, any
 // number. What was given for the input (trigger, lateness, accumulation) does not carry over. An element that is
@@ -58,6 +90,9 @@ func WindowInto[T any](name string, in PCollection[T], fn window.Fn, opts ...Win
 	if err == nil {
 		if err = trigger.Validate(w.Trigger); err == nil {
 			w.Trigger = trigger.Canonical(w.Trigger)
+			if why := trigger.MayLoseData(w.Trigger); why != "" {
+				err = fmt.Errorf("the trigger may lose data: %s", why)
+			}
 		}
 	}
 	if err == nil && w.AllowedLateness < 0 {
@@ -79,14 +114,14 @@ func WindowInto[T any](name string, in PCollection[T], fn window.Fn, opts ...Win
 		Kind: "window", Inputs: []kernel.Edge{forward(in)}, Ports: []kernel.Port{port[T](p, "out")},
 		New: func() kernel.Operator { return kernel.NewWindow[T](fn) }, Spec: []string{"windowing=" + w.String()},
 	}
+	if calendar, ok := fn.(window.CalendarFn); ok {
+		n.Spec = append(n.Spec, fmt.Sprintf("time zone %s=%s", calendar.Zone, calendar.Rules()))
+	}
 	if !p.add(name, n, c) {
 		return PCollection[T]{p: p}
 	}
 	return PCollection[T]{p: p, node: n}
 }
-
-// maxCopies is the greatest number of windows into which an element is copied.
-const maxCopies = 10_000
 
 // whole is in with elements in whole windows: those of sliding windows may be in slices, see kernel.NewSliced.
 // It is for steps that see windows; input is a number among the inputs of the step.
@@ -97,7 +132,7 @@ func whole[T any](name string, input int, in PCollection[T]) PCollection[T] {
 	c := in.info()
 	fn := c.windowing.Fn.(window.SlidingFn)
 	c.sliced = false
-	if n := fn.Size / fn.Period; n > maxCopies {
+	if n := fn.Size / fn.Period; n > window.MaxCopies {
 		in.p.errorf(name, "its input is in sliding windows of %v every %v, and each element would be copied into %d of them: use a longer period, or aggregate first, without allowed lateness and early panes", fn.Size, fn.Period, n)
 		return PCollection[T]{p: in.p}
 	}

@@ -44,7 +44,9 @@ type chain struct {
 
 	holders []int // ops that may hold the watermark back
 	clocked []int // ops that have work at processing times
-	clock   int   // of clocked, the one whose work is not done
+	clock   int   // of clocked, the one whose turn it is
+	ticking bool  // it has begun and is not done
+	asyncs  []int // ops with calls beside the subtask
 
 	// Progress of a watermark through the chain: ops before pos are done with it.
 	advancing bool
@@ -250,7 +252,7 @@ func (c *chain) tick(now eventtime.Time, budget int) (bool, error) {
 	for ; c.clock < len(c.clocked); c.clock++ {
 		i := c.clocked[c.clock]
 		op := c.ops[i].op.(kernel.Clocked)
-		if op.NextClock() > now {
+		if !c.ticking && op.NextClock() > now {
 			continue
 		}
 		c.running = i
@@ -258,7 +260,7 @@ func (c *chain) tick(now eventtime.Time, budget int) (bool, error) {
 		if err != nil {
 			return false, c.stepError(i, err)
 		}
-		if !done {
+		if c.ticking = !done; !done {
 			return false, nil
 		}
 	}

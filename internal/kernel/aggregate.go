@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/millstream/millstream/internal/eventtime"
+	"github.com/millstream/millstream/internal/triggering"
 	"github.com/millstream/millstream/sdk/coder"
 	"github.com/millstream/millstream/sdk/window"
 )
@@ -14,7 +15,19 @@ type Windowing struct {
 	EarlyCount   int64 // elements that make an early pane due; 0: no early panes
 	LateCount    int64 // elements that make a late pane due; at least 1
 	Accumulating bool  // a pane has all elements of its window so far; else those since the pane before
+
+	// What only NewPanes can do.
+	Trigger     *triggering.Machine // instead of the counts; nil: these
+	Retracting  bool                // the pane before is taken back; needs Out
+	Retracted   bool                // elements of the input may be taken back
+	Timestamps  TimestampCombiner
+	EmptyOnTime bool // see Strategy
+	EmptyLast   bool
+	Merging     *Merging // nil: windows do not merge
 }
+
+// Merging says how windows of a key become one: as Fn says, or, if it is nil, those that overlap.
+type Merging struct{ Fn window.MergingFn }
 
 // Aggregation is the specification of an operator that keeps an accumulator for each key and window and
 // emits it in panes.
@@ -24,6 +37,7 @@ type Aggregation[K comparable, A, Out any] struct {
 	Create  func() A
 	Extract func(A) Out        // the result shares nothing that AddInput or Merge changes
 	Merge   func(a, b A) A     // may change and keep both
+	Out     coder.Coder[Out]   // for Retracting
 	Clone   func(A) (A, error) // a copy that may be merged; nil if accumulators hold no pointers
 	Size    func(*A) int       // bytes of an accumulator beyond its struct; nil if there are none
 	Windowing
@@ -36,7 +50,7 @@ type Aggregation[K comparable, A, Out any] struct {
 // AggregateInput adds the elements of one input port; InputOf makes it.
 type AggregateInput[K comparable, A, Out any] interface {
 	process(o *aggregate[K, A, Out], b Batch) error
-	join(o *sessions[K, A, Out], b Batch) error
+	join(o *panes[K, A, Out], b Batch) error
 	emitLate(o *paneOutput[K, Out]) error
 }
 
@@ -140,10 +154,16 @@ func InputOf[K comparable, V, A, Out any](port int, add func(A, V) A) AggregateI
 	return &aggregateInput[K, V, A, Out]{port: port, add: add}
 }
 
+// RetractedInputOf is InputOf for elements that may be taken back, by remove.
+func RetractedInputOf[K comparable, V, A, Out any](port int, add, remove func(A, V) A) AggregateInput[K, A, Out] {
+	return &aggregateInput[K, V, A, Out]{port: port, add: add, remove: remove}
+}
+
 type aggregateInput[K comparable, V, A, Out any] struct {
-	port int
-	add  func(A, V) A
-	late Rows[coder.KV[K, V]]
+	port   int
+	add    func(A, V) A
+	remove func(A, V) A
+	late   Rows[coder.KV[K, V]]
 }
 
 func (in *aggregateInput[K, V, A, Out]) process(o *aggregate[K, A, Out], b Batch) error {
@@ -326,7 +346,7 @@ func (o *aggregate[K, A, Out]) next(w eventtime.Time, budget *int) (bool, error)
 		return false, o.table.dropSegment(expiring)
 	case ending == nil:
 		return true, o.identity(w)
-	case o.Lateness == 0:
+	case expiry(ending.win, o.Lateness) == ending.win.EndTime():
 		done, err := o.table.pass(ending, budget, true, o.endAndExpire)
 		if err != nil || !done {
 			return false, err

@@ -73,7 +73,8 @@ func (c sumCase) run(t *testing.T) {
 			case window.SlidingFn:
 				return kernel.NewSliced(spec, fn, inputs)
 			case window.SessionsFn:
-				return kernel.NewSessions(spec, inputs)
+				spec.Merging = &kernel.Merging{}
+				return kernel.NewPanes(spec, inputs)
 			}
 			return kernel.NewAggregate(spec, inputs)
 		},

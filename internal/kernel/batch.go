@@ -37,22 +37,35 @@ func (r *Rows[T]) Clone() Batch { return &Rows[T]{append([]Element[T](nil), r.E.
 // BatchSize is the greatest number of rows that operators put into a batch.
 const BatchSize = 1024
 
-// Pane is window.Pane in 8 bytes: timing (2 bits), first, last, index (30 bits), on-time index + 1 (30).
+// Pane is window.Pane in 8 bytes: timing (2 bits), first, last, index (30 bits), on-time index + 1 (29), retraction.
 type Pane uint64
 
 // NoPane is the pane of elements that no aggregation made.
 const NoPane Pane = 0
 
-const paneIndexMax = 1<<30 - 1
+const (
+	paneIndexMax   = 1<<30 - 1
+	paneOnTimeMax  = 1<<29 - 1
+	paneRetraction = 1 << 63
+)
 
-// MakePane packs p; indexes beyond 2^30-2 stay there.
+// Retract returns the pane of the retraction of what p describes.
+func (p Pane) Retract() Pane { return p | paneRetraction }
+
+// Retraction says whether the element takes an earlier one back.
+func (p Pane) Retraction() bool { return p&paneRetraction != 0 }
+
+// MakePane packs p; indexes beyond 2^29-2 stay there.
 func MakePane(p window.Pane) Pane {
-	v := Pane(p.Timing&3) | Pane(min(p.Index, paneIndexMax))<<4 | Pane(min(p.OnTimeIndex+1, paneIndexMax))<<34
+	v := Pane(p.Timing&3) | Pane(min(p.Index, paneIndexMax))<<4 | Pane(min(p.OnTimeIndex+1, paneOnTimeMax))<<34
 	if p.First {
 		v |= 1 << 2
 	}
 	if p.Last {
 		v |= 1 << 3
+	}
+	if p.Retraction {
+		v = v.Retract()
 	}
 	return v
 }
@@ -64,6 +77,7 @@ func (p Pane) Info() window.Pane {
 	}
 	return window.Pane{
 		Timing: window.Timing(p & 3), First: p&(1<<2) != 0, Last: p&(1<<3) != 0,
-		Index: int64(p >> 4 & paneIndexMax), OnTimeIndex: int64(p>>34&paneIndexMax) - 1,
+		Index: int64(p >> 4 & paneIndexMax), OnTimeIndex: int64(p>>34&paneOnTimeMax) - 1,
+		Retraction: p.Retraction(),
 	}
 }

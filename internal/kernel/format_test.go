@@ -68,14 +68,14 @@ func TestTableEntryIsEncodedAsDocumented(t *testing.T) {
 	onPage(t, "table-entry.md", b, "03020101c801")
 }
 
-func TestSessionsAreEncodedAsDocumented(t *testing.T) {
-	l := sessionList[int]{wake: 2000, open: []session[int]{{start: 1000, end: 2000, header: header{since: 3}, acc: 200}}}
-	c := sessionCoder[int]{coderOf[int](t)}
+func TestPanesAreEncodedAsDocumented(t *testing.T) {
+	l := &windowList[int, string]{wake: 2000, clock: noTime, hold: noTime, open: []openWindow[int, string]{{win: window.New(1000, 2000), header: header{since: 3}, acc: 200}}}
+	c := windowListCoder[int, string]{acc: coderOf[int](t)}
 	b, err := c.Append(nil, l)
 	if err != nil {
 		t.Fatal(err)
 	}
-	onPage(t, "sessions.md", b, "00000000000007d001d00fe80703000000c801")
+	onPage(t, "panes.md", b, "00000000000007d001d00fe80703000000c801")
 	got, rest, err := c.Decode(b)
 	if err != nil || len(rest) > 0 || got.wake != l.wake || len(got.open) != 1 || got.open[0] != l.open[0] {
 		t.Errorf("decoded %+v, %x, %v", got, rest, err)

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 
+	"github.com/millstream/millstream/internal/eventtime"
 	"github.com/millstream/millstream/sdk/coder"
 	"github.com/millstream/millstream/sdk/window"
 )
@@ -14,17 +15,24 @@ type header struct {
 	panes  int32 // fired
 	early  int32 // of these, before the end of the window
 	onTime bool  // the end of the window has been seen: fired on time, or born late and fired
+	ended  bool  // the trigger has been told of the end of the window
+	late   bool  // nothing was kept for a pane when the window ended
+	closed bool  // no pane will follow
 }
 
-// append encodes h: since, panes and early as uvarints, and a byte that is 1 if the end has been seen.
+// append encodes h: since, panes and early as uvarints, and a byte of flags, onTime first.
 func (h header) append(dst []byte) []byte {
 	dst = binary.AppendUvarint(dst, uint64(h.since))
 	dst = binary.AppendUvarint(dst, uint64(h.panes))
 	dst = binary.AppendUvarint(dst, uint64(h.early))
-	if h.onTime {
-		return append(dst, 1)
+	return append(dst, bit(h.onTime)|bit(h.late)<<1|bit(h.closed)<<2|bit(h.ended)<<3)
+}
+
+func bit(b bool) byte {
+	if b {
+		return 1
 	}
-	return append(dst, 0)
+	return 0
 }
 
 var errHeader = errors.New("header is malformed")
@@ -39,10 +47,11 @@ func decodeHeader(src []byte) (h header, rest []byte, err error) {
 		}
 		rest = rest[n:]
 	}
-	if len(rest) == 0 || rest[0] > 1 || v[0] >= 1<<62 || v[1] >= 1<<31 || v[2] > v[1] {
+	if len(rest) == 0 || rest[0] > 15 || v[0] >= 1<<62 || v[1] >= 1<<31 || v[2] > v[1] {
 		return h, src, errHeader
 	}
-	return header{since: int64(v[0]), panes: int32(v[1]), early: int32(v[2]), onTime: rest[0] == 1}, rest[1:], nil
+	f := rest[0]
+	return header{since: int64(v[0]), panes: int32(v[1]), early: int32(v[2]), onTime: f&1 != 0, late: f&2 != 0, closed: f&4 != 0, ended: f&8 != 0}, rest[1:], nil
 }
 
 // fired counts a pane and returns what is said of it.
@@ -69,10 +78,14 @@ type paneOutput[K comparable, Out any] struct {
 // dropped counts elements that came too late, once for each window.
 func (o *paneOutput[K, Out]) dropped(n int64) { o.m.LateDropped.Store(o.m.LateDropped.Load() + n) }
 
-// pane emits a pane, at the latest with emit.
+// pane emits a pane at the end of its window, at the latest with emit.
 func (o *paneOutput[K, Out]) pane(k K, v Out, w window.Window, p window.Pane) error {
+	return o.paneAt(k, v, w, MakePane(p), w.MaxTimestamp())
+}
+
+func (o *paneOutput[K, Out]) paneAt(k K, v Out, w window.Window, p Pane, t eventtime.Time) error {
 	o.panes.E = append(o.panes.E, Element[coder.KV[K, Out]]{
-		Value: coder.KV[K, Out]{Key: k, Value: v}, Time: w.MaxTimestamp(), Window: w, Pane: MakePane(p),
+		Value: coder.KV[K, Out]{Key: k, Value: v}, Time: t, Window: w, Pane: p,
 	})
 	if len(o.panes.E) >= BatchSize {
 		return o.emit()

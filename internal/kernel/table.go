@@ -638,5 +638,7 @@ func insertSorted[K comparable, A any](list []*segment[K, A], s *segment[K, A]) 
 	return list
 }
 
-// expiry is the watermark that ends the life of a window.
-func expiry(w window.Window, lateness int64) eventtime.Time { return w.EndTime().Add(lateness) }
+// expiry is the watermark that ends the life of a window: that of the global window at the latest (Beam).
+func expiry(w window.Window, lateness int64) eventtime.Time {
+	return max(w.EndTime(), min(w.EndTime().Add(lateness), eventtime.EndOfGlobalWindow))
+}

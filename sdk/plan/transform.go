@@ -111,7 +111,7 @@ func (b *builder) spec(n *kernel.Node) (*pipepb.FunctionSpec, string, error) {
 	switch n.Kind {
 	case "read":
 		return beam(urnRead, &pipepb.ReadPayload{Source: fn, IsBounded: bounded(!n.Unbounded)})
-	case "map", "filter", "key by", "map values", "pardo":
+	case "map", "filter", "key by", "map values", "pardo", "async":
 		return beam(urnParDo, &pipepb.ParDoPayload{DoFn: fn})
 	case "keyed pardo":
 		payload, err := b.keyed(n, fn)

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -12,7 +13,6 @@ import (
 
 	"github.com/millstream/millstream/internal/kernel"
 	"github.com/millstream/millstream/sdk/coder"
-	"github.com/millstream/millstream/sdk/trigger"
 	"github.com/millstream/millstream/sdk/window"
 )
 
@@ -29,8 +29,32 @@ func windowFn(fn window.Fn) (*pipepb.FunctionSpec, error) {
 		})
 	case window.SessionsFn: // whether they are merged is said by the strategy
 		return specOf(urnSessions, &pipepb.SessionWindowsPayload{GapSize: durationpb.New(fn.Gap)})
+	case window.CalendarFn:
+		return jsonSpec(urnCalendar, calendarPayload{fn.Unit, fn.N, fn.Offset, fn.Day, fn.Zone})
+	case window.CustomFn:
+		return jsonSpec(urnCustom, customPayload{fn.Name, fn.Params})
 	}
 	return nil, fmt.Errorf("the window function %T has no translation: add it to sdk/plan/windowing.go", fn)
+}
+
+// calendarPayload is a window.CalendarFn.
+type calendarPayload struct {
+	Unit   window.CalendarUnit `json:"unit"`
+	N      int                 `json:"n"`
+	Offset int                 `json:"offset"`
+	Day    int                 `json:"day,omitempty"`
+	Zone   string              `json:"zone"`
+}
+
+// customPayload is the identity of a window.CustomFn.
+type customPayload struct {
+	Name   string `json:"name"`
+	Params string `json:"params"`
+}
+
+func jsonSpec(urn string, payload any) (*pipepb.FunctionSpec, error) {
+	data, err := json.Marshal(payload)
+	return &pipepb.FunctionSpec{Urn: urn, Payload: data}, err
 }
 
 // offset is shift as Beam has it: not negative, below the period, and absent if it is 0.
@@ -44,13 +68,22 @@ func offset(shift, period time.Duration) *timestamppb.Timestamp {
 
 // merging says whether windows of fn merge, and whether they have.
 func merging(fn window.Fn) pipepb.MergeStatus_Enum {
-	switch s, sessions := fn.(window.SessionsFn); {
-	case !sessions:
-		return pipepb.MergeStatus_NON_MERGING
-	case s.Merged:
+	if _, merges := window.Merging(fn); merges {
+		return pipepb.MergeStatus_NEEDS_MERGE
+	}
+	if window.HasMerged(fn) {
 		return pipepb.MergeStatus_ALREADY_MERGED
 	}
-	return pipepb.MergeStatus_NEEDS_MERGE
+	return pipepb.MergeStatus_NON_MERGING
+}
+
+// assignsToOne says whether no element is in more than one window.
+func assignsToOne(fn window.Fn) bool {
+	switch fn.(type) {
+	case window.SlidingFn, window.CustomFn: // of the latter it is not known
+		return false
+	}
+	return true
 }
 
 // windowCoder is how Beam encodes the windows of fn.
@@ -81,6 +114,20 @@ func windowsText(fn *pipepb.FunctionSpec) string {
 		if proto.Unmarshal(fn.GetPayload(), &p) == nil {
 			return "sessions " + short(p.GetGapSize().AsDuration()) + " apart"
 		}
+	case urnCalendar:
+		var p calendarPayload
+		if json.Unmarshal(fn.GetPayload(), &p) == nil {
+			return "calendar " + window.CalendarFn{Unit: p.Unit, N: p.N, Offset: p.Offset, Day: p.Day, Zone: p.Zone}.Describe()
+		}
+	case urnCustom:
+		var p customPayload
+		if json.Unmarshal(fn.GetPayload(), &p) == nil {
+			text := fmt.Sprintf("custom %q", p.Name)
+			if p.Params != "" {
+				text += fmt.Sprintf(" with %q", p.Params)
+			}
+			return text
+		}
 	}
 	return fmt.Sprintf("%s %x", fn.GetUrn(), fn.GetPayload())
 }
@@ -104,50 +151,6 @@ func short(d time.Duration) string {
 	return s
 }
 
-// triggerOf translates a trigger. Beam's default trigger is ours: once at the end of the window, and then for
-// each late element.
-func triggerOf(t trigger.Trigger) (*pipepb.Trigger, error) {
-	early, late, ok := trigger.Counts(t)
-	if !ok {
-		return nil, fmt.Errorf("the trigger %T has no translation: add it to sdk/plan/windowing.go", t)
-	}
-	if early == 0 && late == 1 {
-		return &pipepb.Trigger{Trigger: &pipepb.Trigger_Default_{Default: &pipepb.Trigger_Default{}}}, nil
-	}
-	a := &pipepb.Trigger_AfterEndOfWindow{LateFirings: count(late)}
-	if early > 0 {
-		a.EarlyFirings = count(early)
-	}
-	return &pipepb.Trigger{Trigger: &pipepb.Trigger_AfterEndOfWindow_{AfterEndOfWindow: a}}, nil
-}
-
-func count(n int64) *pipepb.Trigger {
-	return &pipepb.Trigger{Trigger: &pipepb.Trigger_ElementCount_{ElementCount: &pipepb.Trigger_ElementCount{ElementCount: int32(min(n, 1<<31-1))}}}
-}
-
-// triggerText is the way back from triggerOf, for readers.
-func triggerText(t *pipepb.Trigger) string {
-	switch t := t.GetTrigger().(type) {
-	case *pipepb.Trigger_Default_:
-		return "at the end, then each late element"
-	case *pipepb.Trigger_AfterEndOfWindow_:
-		text := "at the end"
-		if early := t.AfterEndOfWindow.EarlyFirings; early != nil {
-			text += ", before it " + triggerText(early)
-		}
-		if late := t.AfterEndOfWindow.LateFirings; late != nil {
-			text += ", after it " + triggerText(late)
-		}
-		return text
-	case *pipepb.Trigger_ElementCount_:
-		if t.ElementCount.ElementCount == 1 {
-			return "every element"
-		}
-		return fmt.Sprintf("every %d elements", t.ElementCount.ElementCount)
-	}
-	return t.String()
-}
-
 // windowing adds a strategy and returns its id, which is what it says.
 func (b *builder) windowing(s kernel.Strategy) (string, error) {
 	fn, err := windowFn(s.Fn)
@@ -158,24 +161,37 @@ func (b *builder) windowing(s kernel.Strategy) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	_, slides := s.Fn.(window.SlidingFn)
 	w := &pipepb.WindowingStrategy{
 		WindowFn: fn, MergeStatus: merging(s.Fn), WindowCoderId: b.coder(windowCoder(s.Fn)),
-		Trigger: t, AccumulationMode: pipepb.AccumulationMode_DISCARDING, AllowedLateness: s.AllowedLateness,
-		// What every aggregation here does: the timestamp of a pane is the last in its window, and there are no
-		// empty panes.
-		OutputTime:      pipepb.OutputTime_END_OF_WINDOW,
+		Trigger: t, AccumulationMode: accumulations[s.Accumulation], AllowedLateness: s.AllowedLateness,
+		OutputTime:      outputTimes[s.Timestamps],
 		ClosingBehavior: pipepb.ClosingBehavior_EMIT_IF_NONEMPTY, OnTimeBehavior: pipepb.OnTimeBehavior_FIRE_IF_NONEMPTY,
-		AssignsToOneWindow: !slides, EnvironmentId: environment,
+		AssignsToOneWindow: assignsToOne(s.Fn), EnvironmentId: environment,
 	}
-	if s.Accumulation == kernel.Accumulating {
-		w.AccumulationMode = pipepb.AccumulationMode_ACCUMULATING
+	if s.EmptyOnTime {
+		w.OnTimeBehavior = pipepb.OnTimeBehavior_FIRE_ALWAYS
+	}
+	if s.EmptyLast {
+		w.ClosingBehavior = pipepb.ClosingBehavior_EMIT_ALWAYS
 	}
 	text := windowingText(w)
 	id := fmt.Sprintf("%s; %s; lateness %s; %s", text[0], text[1], text[2], text[3])
 	b.c.WindowingStrategies[id] = w
 	return id, nil
 }
+
+var (
+	accumulations = [...]pipepb.AccumulationMode_Enum{
+		kernel.Discarding:   pipepb.AccumulationMode_DISCARDING,
+		kernel.Accumulating: pipepb.AccumulationMode_ACCUMULATING,
+		kernel.Retracting:   pipepb.AccumulationMode_RETRACTING,
+	}
+	outputTimes = [...]pipepb.OutputTime_Enum{
+		kernel.EndOfWindow: pipepb.OutputTime_END_OF_WINDOW,
+		kernel.Earliest:    pipepb.OutputTime_EARLIEST_IN_PANE,
+		kernel.Latest:      pipepb.OutputTime_LATEST_IN_PANE,
+	}
+)
 
 // windowingNames are the properties in the order of windowingText.
 var windowingNames = []string{"windows", "trigger", "allowed lateness", "panes"}
@@ -186,8 +202,20 @@ func windowingText(w *pipepb.WindowingStrategy) []string {
 	if w.GetMergeStatus() == pipepb.MergeStatus_ALREADY_MERGED {
 		windows += ", merged"
 	}
+	panes := strings.ToLower(w.GetAccumulationMode().String())
+	switch w.GetOutputTime() {
+	case pipepb.OutputTime_EARLIEST_IN_PANE:
+		panes += ", at their earliest element"
+	case pipepb.OutputTime_LATEST_IN_PANE:
+		panes += ", at their latest element"
+	}
+	if w.GetOnTimeBehavior() == pipepb.OnTimeBehavior_FIRE_ALWAYS {
+		panes += ", also empty at the end"
+	}
+	if w.GetClosingBehavior() == pipepb.ClosingBehavior_EMIT_ALWAYS {
+		panes += ", also empty at the expiry"
+	}
 	return []string{
-		windows, triggerText(w.GetTrigger()), short(time.Duration(w.GetAllowedLateness()) * time.Millisecond),
-		strings.ToLower(w.GetAccumulationMode().String()),
+		windows, triggerText(w.GetTrigger()), short(time.Duration(w.GetAllowedLateness()) * time.Millisecond), panes,
 	}
 }

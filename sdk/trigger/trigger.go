@@ -11,6 +11,7 @@ package trigger
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"time"
 )
@@ -52,7 +53,7 @@ func (w Watermark) String() string {
 // Count is what AfterCount returns.
 type Count struct{ N int64 }
 
-// AfterCount is ready once n elements have come. n is at least 1.
+// AfterCount is ready once n elements have come. n is at least 1, and at most that of an int32 (Beam).
 func AfterCount(n int) Count { return Count{int64(n)} }
 
 func (Count) trigger() {}
@@ -64,6 +65,8 @@ type ProcessingTime struct {
 	Delay time.Duration
 	// Period and Offset align the time, after Delay, to the next multiple of Period plus Offset; Period 0: not aligned.
 	Period, Offset time.Duration
+	// Synchronized is set by AfterSynchronizedProcessingTime, which has neither.
+	Synchronized bool
 }
 
 // AfterProcessingTime is ready once the clock of the machine is delay past the first element. Both are whole
@@ -79,11 +82,14 @@ func (p ProcessingTime) AlignedTo(period, offset time.Duration) ProcessingTime {
 
 // AfterSynchronizedProcessingTime is Beam's trigger of that name. It runs as AfterProcessingTime without a delay: no
 // runner synchronizes the clocks of its machines.
-func AfterSynchronizedProcessingTime() ProcessingTime { return ProcessingTime{} }
+func AfterSynchronizedProcessingTime() ProcessingTime { return ProcessingTime{Synchronized: true} }
 
 func (ProcessingTime) trigger() {}
 
 func (p ProcessingTime) String() string {
+	if p.Synchronized {
+		return "AfterSynchronizedProcessingTime"
+	}
 	s := fmt.Sprintf("AfterProcessingTime(%v)", p.Delay)
 	if p.Period != 0 {
 		s += fmt.Sprintf(".AlignedTo(%v, %v)", p.Period, p.Offset)
@@ -230,22 +236,61 @@ func Counts(t Trigger) (early, late int64, ok bool) {
 	return early, c.N, ok
 }
 
+// MaxParts is the greatest number of triggers that a trigger may consist of, itself included. It goes for its canonical form and its
+// Continuation.
+const MaxParts = 64
+
 // Validate tells what is wrong with t, or nil.
 func Validate(t Trigger) error {
+	if err := validate(t); err != nil {
+		return err
+	}
+	if n := max(size(Canonical(t)), size(Continuation(t))); n > MaxParts {
+		return fmt.Errorf("the trigger has %d parts, or those after an aggregation do: only %d are supported", n, MaxParts)
+	}
+	return nil
+}
+
+func size(t Trigger) int {
+	n := 1
+	for _, p := range parts(t) {
+		n += size(p)
+	}
+	return n
+}
+
+// parts are the triggers that t is made of.
+func parts(t Trigger) []Trigger {
+	switch t := t.(type) {
+	case Watermark:
+		var ps []Trigger
+		for _, p := range []Trigger{t.EarlyPart, t.LatePart} {
+			if p != nil {
+				ps = append(ps, p)
+			}
+		}
+		return ps
+	case First:
+		return t.Of
+	case All:
+		return t.Of
+	case Each:
+		return t.Of
+	case Finally:
+		return []Trigger{t.Main, t.Until}
+	case Repeat:
+		return []Trigger{t.Of}
+	}
+	return nil
+}
+
+func validate(t Trigger) error {
 	switch t := t.(type) {
 	case nil:
 		return fmt.Errorf("no trigger given: use trigger.AfterWatermark")
-	case Watermark:
-		for _, part := range []Trigger{t.EarlyPart, t.LatePart} {
-			if part != nil {
-				if err := Validate(part); err != nil {
-					return err
-				}
-			}
-		}
 	case Count:
-		if t.N < 1 {
-			return fmt.Errorf("trigger.AfterCount(%d) needs a count of at least 1", t.N)
+		if t.N < 1 || t.N > math.MaxInt32 {
+			return fmt.Errorf("trigger.AfterCount(%d) needs a count of at least 1, and at most %d", t.N, math.MaxInt32)
 		}
 	case ProcessingTime:
 		if t.Delay < 0 || t.Period < 0 || t.Delay%time.Millisecond != 0 || t.Period%time.Millisecond != 0 || t.Offset%time.Millisecond != 0 {
@@ -257,20 +302,18 @@ func Validate(t Trigger) error {
 		return validateAll("AfterAll", t.Of)
 	case Each:
 		return validateAll("AfterEach", t.Of)
-	case Finally:
-		return validateAll("OrFinally", []Trigger{t.Main, t.Until})
-	case Repeat:
-		return Validate(t.Of)
+	case Watermark, Finally, Repeat:
+		return validateAll("", parts(t))
 	}
 	return nil
 }
 
 func validateAll(name string, ts []Trigger) error {
-	if len(ts) == 0 {
+	if len(ts) == 0 && name != "" {
 		return fmt.Errorf("trigger.%s of nothing: give it at least one trigger", name)
 	}
 	for _, t := range ts {
-		if err := Validate(t); err != nil {
+		if err := validate(t); err != nil {
 			return err
 		}
 	}

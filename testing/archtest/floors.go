@@ -27,8 +27,9 @@ var floors = []floor{
 	{name: "cells", packages: []string{"internal/cell"}, may: words("time values")},
 	{name: "contracts", packages: []string{"sdk/state", "sdk/connector", "statebackend", "statebackend/storage"},
 		may: words("time window values cells")},
-	{name: "kernel", packages: []string{"internal/kernel"}, may: words("time window values cells contracts")},
-	{name: "sdk", packages: []string{"sdk"}, may: words("time window values contracts kernel")},
+	{name: "triggering", packages: []string{"internal/triggering"}, may: words("time window values")},
+	{name: "kernel", packages: []string{"internal/kernel"}, may: words("time window values cells contracts triggering")},
+	{name: "sdk", packages: []string{"sdk"}, may: words("time window values contracts kernel triggering")},
 	{name: "plan", packages: []string{"sdk/plan"}, may: words("time window values contracts kernel sdk")},
 
 	// The shelf: what a main takes from it is linked, and nothing else. The runners bring the local drivers.
@@ -50,7 +51,7 @@ var floors = []floor{
 
 	// Nothing imports these but each other and tests. Examples keep to what any user can import.
 	{name: "testing", packages: []string{"testing/*"}, together: true,
-		may: append(words("time version window values contracts kernel sdk plan drivers connectors transforms engine checkpoint direct distributed runners cells"), "local drivers")},
+		may: append(words("time version window values contracts kernel sdk plan drivers connectors transforms engine checkpoint direct distributed runners cells triggering"), "local drivers")},
 	{name: "programs", packages: []string{"cmd/...", "examples/...", "docs/howto/..."}, together: true,
 		may: append(words("version window values contracts sdk plan drivers connectors transforms direct distributed runners"), "local drivers")},
 }

@@ -27,12 +27,12 @@ var dependencies = []dependency{
 	{"github.com/parquet-go/parquet-go", "Parquet files", []string{"io/parquetio", "examples/flights/internal/..."}},
 	{"github.com/tidwall/btree", "the ordered, copy-on-write map of the memory backend", []string{"statebackend/memory"}},
 	{"github.com/zeebo/xxh3", "the hash that key groups are defined by", []string{"statebackend", "sdk/coder"}},
-	{"go.yaml.in/yaml/v3", "Beam's file of reference encodings is YAML", nil},
+	{"go.yaml.in/yaml/v3", "Beam's files of reference encodings and of triggers are YAML", nil},
 	{"golang.org/x/sync", "goroutines that end with the first error (errgroup)", []string{"statebackend/rocksdb"}},
 	{"golang.org/x/term", "whether progress goes to somebody who watches", []string{"runners"}},
 	{"google.golang.org/grpc", "control messages between coordinator and workers", []string{"runners/distributed/..."}},
 	{"google.golang.org/protobuf", "the types of control messages, and plans as JSON", []string{"runners/distributed/control", "sdk/plan"}},
-	{"pgregory.net/rapid", "random Go types and values that shrink when they fail", nil},
+	{"pgregory.net/rapid", "random types, values, triggers and streams that shrink when they fail", nil},
 }
 
 // A restriction names the only packages that may import something, outside tests.

@@ -270,7 +270,8 @@ func (g *Graph) sum(r *rand.Rand, from *kernel.Node, size time.Duration) *kernel
 		sessions := window.Sessions(size / 4)
 		sessions.Gap = sessions.Gap.Round(time.Millisecond)
 		fn, assign = sessions, func(t eventtime.Time) []window.Window { return []window.Window{sessions.Assign(t)} }
-		step.New = func() kernel.Operator { return kernel.NewSessions(spec, inputs) }
+		spec.Merging = &kernel.Merging{}
+		step.New = func() kernel.Operator { return kernel.NewPanes(spec, inputs) }
 		eval = naiveSessions
 	}
 	w := g.Add(&kernel.Node{Kind: "window", Inputs: []kernel.Edge{Edge(from, kernel.Forward)},

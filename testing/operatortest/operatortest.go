@@ -24,12 +24,12 @@ import (
 	"github.com/millstream/millstream/statebackend/memory"
 )
 
-// Input is one thing that an operator is told: a batch, a watermark, or a processing time.
+// Input is one thing that an operator is told: a batch, a watermark, or the processing time.
 type Input struct {
-	port      int
-	batch     kernel.Batch
-	watermark eventtime.Time
-	clock     bool // watermark is a processing time
+	port    int
+	batch   kernel.Batch
+	isClock bool
+	time    eventtime.Time
 }
 
 // Batch is an input of elements. Each run is given a copy.
@@ -38,10 +38,10 @@ func Batch[T any](port int, es ...kernel.Element[T]) Input {
 }
 
 // Watermark is an input without elements.
-func Watermark(w eventtime.Time) Input { return Input{watermark: w} }
+func Watermark(w eventtime.Time) Input { return Input{time: w} }
 
-// Clock is an input that moves the processing time to now, which is 0 at first.
-func Clock(now eventtime.Time) Input { return Input{watermark: now, clock: true} }
+// Clock moves the processing time, which is 0 before.
+func Clock(t eventtime.Time) Input { return Input{isClock: true, time: t} }
 
 // Case is an operator and what it is told.
 type Case struct {
@@ -49,6 +49,8 @@ type Case struct {
 	Keyed  bool // it needs a state backend
 	Ports  []Print
 	Inputs []Input
+	// Output, if set, is a line about the watermark of the outputs after each input.
+	Output func(w eventtime.Time) string
 }
 
 // Print turns the elements of one output port into lines.
@@ -128,11 +130,12 @@ type run struct {
 	op      kernel.Operator
 	backend statebackend.Backend
 	w       eventtime.Time
-	now     eventtime.Time // processing time
-	since   int            // inputs, and slices of firings, since the last snapshot
+	since   int // inputs, and slices of firings, since the last snapshot
 	number  int64
 	pending *engine.SubtaskSnapshot // being encoded
 	place   place
+	calls   []func()       // of an async operator, that have not been made
+	elapsed eventtime.Time // by the scheduler
 
 	barrier  place // of the pending snapshot
 	wentBack int   // input of the barrier that was last gone back to, plus 1
@@ -143,8 +146,8 @@ type run struct {
 // place is how far a run has come.
 type place struct {
 	input int
-	said  []string       // at this input
-	now   eventtime.Time // processing time
+	now   eventtime.Time
+	said  []string // at this input
 }
 
 const step = "step"
@@ -161,74 +164,103 @@ func (r *run) all() ([][]string, error) {
 			err = r.disturb()
 		}
 		for err == nil && r.restored {
-			if err = r.fire(); err == nil { // a host repeats the watermark
-				err = r.tick()
-			}
+			err = r.fire() // a host repeats the watermark
+		}
+		if err == nil {
+			err = r.settle()
 		}
 		if err != nil {
 			return nil, fmt.Errorf("input %d: %w", r.place.input, err)
 		}
+		if r.Output != nil {
+			r.place.said = append(r.place.said, r.Output(r.hold()))
+		}
 		sort.Strings(r.place.said)
 		out[r.place.input] = r.place.said
-		r.place = place{input: r.place.input + 1, now: r.now}
+		r.place = place{input: r.place.input + 1, now: r.place.now}
 	}
 	return out, r.close()
 }
 
-func (r *run) take(in Input) error {
-	r.patience = 1
-	switch {
-	case in.clock:
-		r.now = in.watermark
-	case in.batch == nil:
-		r.w = in.watermark
-		if err := r.fire(); err != nil {
+// settle lets the calls of an operator return, one after the other, until it waits for none and has nothing to do later: after
+// the disturbance of an input, so that it meets them in flight.
+func (r *run) settle() error {
+	a, ok := r.op.(kernel.Async)
+	for ok {
+		if len(r.calls) > 0 {
+			c := r.calls[0]
+			r.calls = r.calls[1:]
+			c()
+		} else if t := a.NextCollect(); t == eventtime.Max {
+			return nil
+		} else {
+			r.elapsed = max(r.elapsed, t)
+		}
+		if _, err := a.Collect(r.elapsed); err != nil {
 			return err
-		}
-	default:
-		if err := r.op.Process(in.port, in.batch.Clone()); err != nil {
-			return err
-		}
-		if f, ok := r.op.(kernel.Flusher); ok {
-			if err := f.Flush(); err != nil {
-				return err
-			}
-		}
-	}
-	return r.tick()
-}
-
-// tick does what is due by the clock, unless the operator was restored meanwhile.
-func (r *run) tick() error {
-	c, ok := r.op.(kernel.Clocked)
-	for slice := 1; ok && !r.restored && c.NextClock() <= r.now; slice++ {
-		done, err := c.Clock(r.now, r.slice())
-		if err != nil {
-			return err
-		}
-		if !done && slice == r.patience {
-			r.patience *= 2
-			if err := r.disturb(); err != nil {
-				return err
-			}
 		}
 	}
 	return nil
 }
 
-func (r *run) slice() int {
-	if r.budget == 0 {
-		return 1 << 30
+func (r *run) take(in Input) error {
+	r.patience = 1
+	switch {
+	case in.isClock:
+		r.place.now = in.time
+		return r.tick()
+	case in.batch == nil:
+		r.w = in.time
+		return r.fire()
 	}
-	return r.budget
+	err := r.op.Process(in.port, in.batch.Clone())
+	if f, ok := r.op.(kernel.Flusher); ok && err == nil {
+		err = f.Flush()
+	}
+	r.hold()
+	if err == nil {
+		err = r.tick()
+	}
+	return err
+}
+
+// hold asks where the operator holds the watermark, as its host does after everything, and returns that of the outputs.
+func (r *run) hold() eventtime.Time {
+	if h, ok := r.op.(kernel.Holder); ok {
+		return min(r.w, h.Hold())
+	}
+	return r.w
+}
+
+// tick does what is due by the clock, disturbed as a firing is.
+func (r *run) tick() error {
+	op, ok := r.op.(kernel.Clocked)
+	if !ok || op.NextClock() > r.place.now {
+		return nil
+	}
+	return r.slices(func(budget int) (bool, error) { return op.Clock(r.place.now, budget) })
 }
 
 // fire repeats the watermark until the operator is done with it, or was restored. A firing is disturbed ever
 // more seldom, for a restored one looks again at what it has done.
 func (r *run) fire() error {
 	r.restored = false
+	err := r.slices(func(budget int) (bool, error) { return r.op.Watermark(r.w, budget) })
+	r.hold()
+	if err == nil && !r.restored {
+		err = r.tick() // what came due before a restore
+	}
+	return err
+}
+
+// slices calls do until it is done or the operator was restored.
+func (r *run) slices(do func(budget int) (bool, error)) error {
+	budget := r.budget
+	if budget == 0 {
+		budget = 1 << 30
+	}
 	for slice := 1; !r.restored; slice++ {
-		done, err := r.op.Watermark(r.w, r.slice())
+		done, err := do(budget)
 		if err != nil || done {
 			return err
 		}
@@ -256,7 +288,7 @@ func (r *run) disturb() error {
 			return nil // else there would be no end
 		}
 		r.wentBack = r.barrier.input + 1
-		r.place, r.now = r.barrier, r.barrier.now
+		r.place = r.barrier
 		return r.restore()
 	}
 	if r.since++; r.snapshotEvery == 0 || r.since < r.snapshotEvery {
@@ -276,6 +308,7 @@ func (r *run) disturb() error {
 }
 
 func (r *run) restore() error {
+	r.calls = nil
 	if err := r.close(); err != nil {
 		return err
 	}
@@ -285,7 +318,7 @@ func (r *run) restore() error {
 
 func (r *run) snapshot() error {
 	r.number++
-	r.barrier = place{r.place.input, slices.Clone(r.place.said), r.now}
+	r.barrier = place{r.place.input, r.place.now, slices.Clone(r.place.said)}
 	n := engine.NodeSnapshot{Node: step, Watermark: r.w}
 	if s, ok := r.op.(kernel.Stateful); ok {
 		var err error
@@ -329,7 +362,13 @@ func (r *run) open() error {
 	c := &kernel.OpenContext{
 		Context: context.Background(), Step: step, Subtask: connector.Subtask{Index: 0, Parallelism: 1},
 		Groups: groups, CacheMax: cache, Track: r.snapshotEvery > 0, Metrics: &kernel.Metrics{},
-		Logger: slog.New(slog.DiscardHandler), Now: func() eventtime.Time { return r.now }, Wake: func() {},
+		Logger: slog.New(slog.DiscardHandler), Now: func() eventtime.Time { return r.place.now }, Wake: func() {},
+	}
+	c.Elapsed = func() eventtime.Time { return r.elapsed }
+	c.Go = func(run func(context.Context), done func()) (cancel func()) {
+		ctx, cancel := context.WithCancel(c.Context)
+		r.calls = append(r.calls, func() { run(ctx); done() })
+		return cancel
 	}
 	c.Metrics.Watermark.Store(int64(eventtime.Min))
 	for i, p := range r.Ports {
