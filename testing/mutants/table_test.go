@@ -330,7 +330,7 @@ var mutants = []mutant{
 	{"a state without anything leaves its lookup", keyedGo,
 		"if err := o.forgetLookups(); err != nil {\n\t\t\treturn err\n\t\t}", "", cells},
 	{"OnWindowExpiry is called for a key in which all has expired", timersGo,
-		"o.ttl.drop(&e.acc, cell.Clock(clock), now)", "_, _ = clock, now", cells},
+		"o.ttl.drop(&e.acc, cell.Clock(clock), now)", "_, _ = cell.Clock(clock), now", cells},
 
 	// Timers and holds, by the invariants of docs/design/timers.md.
 	{"a hold that moves on holds where it was", clockGo,
