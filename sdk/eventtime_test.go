@@ -237,10 +237,10 @@ func TestWindowOfCombineGloballyAndItsLateElements(t *testing.T) {
 		w := sdk.WindowInto("10 ms", in, window.Fixed(10*time.Millisecond))
 		var late sdk.PCollection[int64]
 		sum := sdk.CombineGlobally("sum", w, stats.Sum[int64]{}, sdk.LateTo(&late))
-		passert.EqualsInWindow("first", sum, window.New(0, 10), 3)
-		passert.EqualsInWindow("fourth", sum, window.New(30, 40), 8)
+		passert.That("first", sum).InWindow(window.New(0, 10)).Equals(3)
+		passert.That("fourth", sum).InWindow(window.New(30, 40)).Equals(8)
 		passert.Equals("no row for others", sum, 3, 8)
-		passert.EqualsInWindow("late", late, window.New(0, 10), 4)
+		passert.That("late", late).InWindow(window.New(0, 10)).Equals(4)
 		return nil
 	})
 }

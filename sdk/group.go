@@ -340,11 +340,11 @@ func aggregate[K comparable, A, Out any](a aggregation[K, A, Out], config groupC
 		}
 		n.State = append(n.State, kernel.StatePart{Kind: "slices", Type: "true"})
 		n.New = func() kernel.Operator { return kernel.NewSliced(spec, fn, newInputs) }
-	case window.SessionsFn:
-		if !fn.Merged {
-			spec.Merging = &kernel.Merging{}
-			fn.Merged = true
-			c.windowing.Fn = fn
+	}
+	if fn, merges := window.Merging(w.Fn); merges {
+		spec.Merging = &kernel.Merging{}
+		if _, sessions := fn.(window.SessionsFn); !sessions {
+			spec.Merging.Fn = fn
 		}
 	}
 	if general || spec.Merging != nil {
@@ -364,8 +364,9 @@ func aggregate[K comparable, A, Out any](a aggregation[K, A, Out], config groupC
 		}
 	}
 	c.sliced = false
+	c.windowing.Fn = window.Merged(c.windowing.Fn)
 	c.retracts = spec.Retracting && (early > 0 || w.AllowedLateness > 0 || !counts || retracted)
-	c.windowing.Trigger = continuation(c.windowing.Trigger)
+	c.windowing.Trigger = trigger.Canonical(trigger.Continuation(c.windowing.Trigger))
 	outs := []collection{c}
 	for _, in := range inputs {
 		n.Inputs = append(n.Inputs, in.edge(spec, lift))
@@ -383,12 +384,12 @@ func aggregate[K comparable, A, Out any](a aggregation[K, A, Out], config groupC
 
 // notLifted says why a combine is not lifted: its panes depend on more than the watermark. It returns "" if it is.
 func notLifted(w kernel.Strategy, early int64, late, general bool) string {
-	sessions, ok := w.Fn.(window.SessionsFn)
+	_, merges := window.Merging(w.Fn)
 	switch {
 	case general:
 		return "panes that depend on elements"
-	case ok && !sessions.Merged:
-		return "sessions"
+	case merges:
+		return "windows that merge"
 	case early > 0:
 		return "early panes"
 	case w.AllowedLateness > 0:
@@ -405,20 +406,6 @@ func liftMax(acc reflect.Type) int {
 		return 256 // accumulators may be large
 	}
 	return 16 << 10
-}
-
-// continuation is the trigger of what an aggregation emits: each pane is passed on at once (Beam's
-// continuation triggers).
-func continuation(t trigger.Trigger) trigger.Trigger {
-	w, ok := t.(trigger.Watermark)
-	if !ok {
-		return trigger.Repeatedly(trigger.AfterCount(1)) // TODO
-	}
-	if w.EarlyPart != nil {
-		w.EarlyPart = trigger.AfterCount(1)
-	}
-	w.LatePart = trigger.AfterCount(1)
-	return w
 }
 
 // Iterable is the values of one key and window.

@@ -2,6 +2,7 @@ package sdk
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/millstream/millstream/internal/kernel"
 	"github.com/millstream/millstream/sdk/coder"
@@ -11,11 +12,24 @@ import (
 // KeyedDecl is what a KeyedDoFn's Declare is given: what a Decl has, and cells (package state) and timers.
 type KeyedDecl = kernel.KeyedDecl
 
-// Timer is one named timer of a key and window, made by EventTimer. At most one time is pending.
+// Timer is one named timer of a key and window, made by EventTimer or ProcessingTimer. At most one time is pending.
 //
-//	Set(at time.Time)    fires once the watermark is at or past at, instead of at any time set before
-//	Clear()              does not fire
+//	Set(at time.Time, opts ...TimerOption)      fires once it is at or past at, instead of at any time set before
+//	SetIn(d time.Duration, opts ...TimerOption) fires at a distance from now, or from the element's timestamp
+//	Clear()                                     does not fire
 type Timer = kernel.Timer
+
+// TimerFamily is any number of timers of a key and window, up to 10,000, each with a tag of its own. Its methods are those of
+// Timer, with the tag first.
+type TimerFamily = kernel.TimerFamily
+
+// TimerOption says more of a timer that is being set; see OutputAt.
+type TimerOption = kernel.TimerOption
+
+// OutputAt makes the handler of the timer that is being set have the timestamp t, and so what it emits. While the timer is
+// pending, the watermark of the step's outputs does not pass t, so that this is not late. t must not be before the timestamp
+// of the element, or timer, that sets it; one after the end of the window becomes the window's last millisecond.
+func OutputAt(t time.Time) TimerOption { return kernel.OutputAt(t) }
 
 // KeyedDoFn processes elements with state and timers of their key and window. There is no stateful DoFn
 // without a key: it does not compile. Cells and timers are declared in Declare and kept in fields, so that it
@@ -30,6 +44,27 @@ type KeyedDoFn[K comparable, V, Out any] interface {
 // the watermark is at or past the time that was set. K and Out are those of the step.
 func EventTimer[K comparable, Out any](d *KeyedDecl, name string, f func(*ProcessContext, K, *Emitter[Out]) error) Timer {
 	return kernel.EventTimer(d, name, f)
+}
+
+// ProcessingTimer declares a timer of processing time with its handler: it is called once the clock is at or past the time
+// that was set, or at once when the life of the window ends, or the input.
+//
+// The handler's timestamp is that of the element, or timer, that set it, unless OutputAt says another. While the timer is
+// pending, the watermark of the step's outputs does not pass it. So a timer that sets itself again and again holds all later
+// time back, unless OutputAt moves its timestamp on; with OutputAt(c.Window().End()) it holds nothing back as long as its
+// window is open.
+func ProcessingTimer[K comparable, Out any](d *KeyedDecl, name string, f func(*ProcessContext, K, *Emitter[Out]) error) Timer {
+	return kernel.ProcessingTimer(d, name, f)
+}
+
+// EventTimerFamily declares timers of event time that are told apart by a tag, which the handler is given.
+func EventTimerFamily[K comparable, Out any](d *KeyedDecl, name string, f func(*ProcessContext, K, string, *Emitter[Out]) error) TimerFamily {
+	return kernel.EventTimerFamily(d, name, f)
+}
+
+// ProcessingTimerFamily declares timers of processing time that are told apart by a tag, which the handler is given.
+func ProcessingTimerFamily[K comparable, Out any](d *KeyedDecl, name string, f func(*ProcessContext, K, string, *Emitter[Out]) error) TimerFamily {
+	return kernel.ProcessingTimerFamily(d, name, f)
 }
 
 // OnWindowExpiry declares what is called for each key with state when its window's life ends, before the
@@ -48,8 +83,8 @@ func ParDoPerKey[K comparable, V, Out any, F KeyedDoFn[K, V, Out]](name string, 
 	}
 	in = whole(name, 0, in)
 	p := in.p
-	if f, ok := in.info().windowing.Fn.(window.SessionsFn); ok && !f.Merged {
-		p.errorf(name, "its input is in sessions, which merge, and its state would have to: aggregate before it, or window its input into Global and let timers end the session")
+	if fn, merges := window.Merging(in.info().windowing.Fn); merges {
+		p.errorf(name, "its input is in windows that merge, %+v, and its state would have to merge with them: aggregate before it, or window its input into Global and let timers end the session", fn)
 		return out
 	}
 	if in.info().retracts {

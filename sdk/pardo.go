@@ -89,6 +89,7 @@ type StepOption interface{ applyStep(*stepConfig) }
 type stepConfig struct {
 	outputs          []outputTo
 	lateTo, errorsTo *outputTo
+	async            asyncConfig
 	wrong            string // a mistake in the options, for addWithOutputs to report
 }
 
@@ -227,6 +228,10 @@ func parDo[In, Out any](name string, in PCollection[In], fn string, fns func() k
 // addWithOutputs adds the node of a step that runs user code and gives its caller the extra outputs: those
 // that it declares, then the late elements of a keyed step, then the inputs that failed.
 func addWithOutputs[In, Out any](name string, n *kernel.Node, p *Pipeline, info collection, config stepConfig, declared []kernel.DeclaredOutput) bool {
+	if o := config.async.option; o != "" && n.Kind != "async" {
+		p.errorf(name, "%s is for MapAsync: leave it out", o)
+		return false
+	}
 	if config.wrong != "" {
 		p.errorf(name, "%s", config.wrong)
 		return false

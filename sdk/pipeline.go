@@ -98,6 +98,18 @@ func (p *Pipeline) Graph() (*kernel.Graph, error) {
 	return &p.graph, p.Err()
 }
 
+// ScriptClock is the processing time of the pipeline from now on: one that stands at 0 but for the scripts of tests. With moves
+// set the script of a step moves it. It is for testing/teststream.
+func (p *Pipeline) ScriptClock(step string, moves bool) *kernel.Clock {
+	if p.graph.Clock == nil {
+		p.graph.Clock = &kernel.Clock{}
+	}
+	if c := p.graph.Clock; moves {
+		c.Movers = append(c.Movers, p.fullName(step))
+	}
+	return p.graph.Clock
+}
+
 // Scope nests the steps that build adds: their full names are name/step. Composite transforms use it, so
 // that their steps do not collide with others.
 func (p *Pipeline) Scope(name string, build func()) {

@@ -90,6 +90,9 @@ func WindowInto[T any](name string, in PCollection[T], fn window.Fn, opts ...Win
 	if err == nil {
 		if err = trigger.Validate(w.Trigger); err == nil {
 			w.Trigger = trigger.Canonical(w.Trigger)
+			if why := trigger.MayLoseData(w.Trigger); why != "" {
+				err = fmt.Errorf("the trigger may lose data: %s", why)
+			}
 		}
 	}
 	if err == nil && w.AllowedLateness < 0 {
@@ -111,14 +114,14 @@ func WindowInto[T any](name string, in PCollection[T], fn window.Fn, opts ...Win
 		Kind: "window", Inputs: []kernel.Edge{forward(in)}, Ports: []kernel.Port{port[T](p, "out")},
 		New: func() kernel.Operator { return kernel.NewWindow[T](fn) }, Spec: []string{"windowing=" + w.String()},
 	}
+	if calendar, ok := fn.(window.CalendarFn); ok {
+		n.Spec = append(n.Spec, fmt.Sprintf("time zone %s=%s", calendar.Zone, calendar.Rules()))
+	}
 	if !p.add(name, n, c) {
 		return PCollection[T]{p: p}
 	}
 	return PCollection[T]{p: p, node: n}
 }
-
-// maxCopies is the greatest number of windows into which an element is copied.
-const maxCopies = 10_000
 
 // whole is in with elements in whole windows: those of sliding windows may be in slices, see kernel.NewSliced.
 // It is for steps that see windows; input is a number among the inputs of the step.
@@ -129,7 +132,7 @@ func whole[T any](name string, input int, in PCollection[T]) PCollection[T] {
 	c := in.info()
 	fn := c.windowing.Fn.(window.SlidingFn)
 	c.sliced = false
-	if n := fn.Size / fn.Period; n > maxCopies {
+	if n := fn.Size / fn.Period; n > window.MaxCopies {
 		in.p.errorf(name, "its input is in sliding windows of %v every %v, and each element would be copied into %d of them: use a longer period, or aggregate first, without allowed lateness and early panes", fn.Size, fn.Period, n)
 		return PCollection[T]{p: in.p}
 	}

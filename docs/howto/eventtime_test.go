@@ -49,7 +49,7 @@ func TestLinesHaveTheirTime(t *testing.T) {
 	ptest.Run(t, func(p *sdk.Pipeline) error {
 		clicks, bad := readClicks(p, path)
 		passert.Equals("bad", bad, sdk.Failed[string]{Value: "yesterday /home", Err: "want a time and a page"})
-		passert.EqualsInWindow("ten", countHourly(clicks), window.Between(at(10, 0), at(11, 0)), sdk.Pair("/home", int64(1)))
+		passert.That("ten", countHourly(clicks)).InWindow(window.Between(at(10, 0), at(11, 0))).Equals(sdk.Pair("/home", int64(1)))
 		return nil
 	})
 }

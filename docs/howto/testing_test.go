@@ -51,7 +51,7 @@ func TestHourOfTenHasTwo(t *testing.T) {
 	ptest.Run(t, func(p *sdk.Pipeline) error {
 		clicks := memio.Read("clicks", p, []Click{{"/home", at(10, 0)}, {"/home", at(10, 59)}, {"/home", at(11, 0)}},
 			sdk.EventTime(Click.At, watermark.Monotonic()))
-		passert.EqualsInWindow("ten", countHourly(clicks), window.Between(at(10, 0), at(11, 0)), sdk.Pair("/home", int64(2)))
+		passert.That("ten", countHourly(clicks)).InWindow(window.Between(at(10, 0), at(11, 0))).Equals(sdk.Pair("/home", int64(2)))
 		return nil
 	})
 }

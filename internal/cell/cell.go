@@ -6,17 +6,38 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/millstream/millstream/internal/eventtime"
 	"github.com/millstream/millstream/sdk/coder"
 )
 
-// Codec encodes and measures the values of one cell. A slot is a *T of the cell's T, never nil.
+// Codec encodes and measures the slots of one cell. A slot is a pointer of the cell's own type, never nil, and never of
+// something empty: a cell with nothing in it has no slot.
 type Codec interface {
 	Append(dst []byte, slot any) ([]byte, error)
 	// Decode takes all of src.
 	Decode(src []byte) (slot any, err error)
-	// Size is the memory that the value takes, roughly, in bytes.
+	// Size is the memory that the slot takes, roughly, in bytes. It is asked after each change and costs no
+	// more if there is much in the slot.
 	Size(slot any) int
 }
+
+// Expirer removes what has outlived its TTL.
+type Expirer interface {
+	// First is a time before which nothing in slot expires.
+	First(slot any) eventtime.Time
+	// Expire removes what has expired at now, and returns false if nothing is left. First is exact afterwards.
+	Expire(slot any, now eventtime.Time) (left bool)
+}
+
+// Clock is the time that a TTL goes by.
+type Clock uint8
+
+// The clocks.
+const (
+	EventTime Clock = iota
+	ProcessingTime
+	Clocks
+)
 
 // Decl is a declared cell.
 type Decl struct {
@@ -24,6 +45,10 @@ type Decl struct {
 	Type  string     // "value"
 	Coder coder.Spec // of what it holds
 	Codec
+
+	TTL     int64 // ms; 0: it does not expire
+	Clock   Clock // of the TTL
+	Expirer       // nil without a TTL
 }
 
 // Slots are the values of the cells of one key, in the order of their declaration; nil is absent. It is
@@ -33,12 +58,16 @@ type Slots []any
 // Set is the cells of one step, as one subtask runs it. It belongs to that subtask's goroutine.
 //
 // Between Begin and End it stands for one key. It asks for Write before the first change, so that a
-// snapshot gets the old values and a key that is only read gets no state.
+// snapshot gets the old values and a key that is only read gets no state. The operator has what is read in memory before
+// Begin: a read in a call cannot fail.
 type Set struct {
 	Decls []Decl
 	// Write makes the slots of the present key writable. It is called at most once between Begin and End.
 	// false says that it failed; the operator knows why.
 	Write func() (Slots, bool)
+	// Now is the time by each clock, for cells with a TTL: at it they tell what has expired. Stamp is the time that a
+	// write counts as made at.
+	Now, Stamp [Clocks]eventtime.Time
 
 	slots   Slots
 	active  bool
@@ -65,7 +94,7 @@ func (s *Set) Declare(d Decl, err error) int {
 	return len(s.Decls) - 1
 }
 
-// Err is the first mistake of a declaration or of a use outside a call.
+// Err is the first mistake of a declaration, of a use outside a call, or that Fail was told.
 func (s *Set) Err() error { return s.err }
 
 // Begin makes the cells stand for a key with these slots.
@@ -109,8 +138,19 @@ func (s *Set) Change(i int) Slots {
 // Resized says that the memory of a slot has changed.
 func (s *Set) Resized() { s.resized = true }
 
-// Cleared says that a slot was made absent.
-func (s *Set) Cleared() { s.cleared, s.resized = true, true }
+// Remove makes slot i absent, if it is there.
+func (s *Set) Remove(i int) {
+	if s.Get(i) == nil {
+		return
+	}
+	if slots := s.Change(i); slots != nil {
+		slots[i] = nil
+		s.cleared, s.resized = true, true
+	}
+}
+
+// Fail makes the call fail: what was asked of cell i cannot be done.
+func (s *Set) Fail(i int, err error) { s.fail(fmt.Errorf("cell %q: %w", s.Decls[i].Name, err)) }
 
 func (s *Set) outside(i int) {
 	s.fail(fmt.Errorf("cell %q was used outside a call: it belongs to a key, so only to ProcessElement, a timer's handler or OnWindowExpiry while it runs", s.Decls[i].Name))

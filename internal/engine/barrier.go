@@ -91,6 +91,10 @@ func (s *subtask) snapshot(checkpoint int64, overtaking bool) error {
 		snap.Nodes = append(snap.Nodes, n)
 	}
 	s.pending, s.encoding, s.complete, s.paused = snap, 0, false, false
+	if s.job.clock != nil {
+		// A script goes on when the barrier has been everywhere, so that no state is of a later time than its checkpoint.
+		s.wakeAt = max(s.wakeAt, s.job.sched.Now()+1)
+	}
 	return nil
 }
 

@@ -46,6 +46,7 @@ type chain struct {
 	clocked []int // ops that have work at processing times
 	clock   int   // of clocked, the one whose turn it is
 	ticking bool  // it has begun and is not done
+	asyncs  []int // ops with calls beside the subtask
 
 	// Progress of a watermark through the chain: ops before pos are done with it.
 	advancing bool

@@ -77,6 +77,7 @@ type mail struct {
 	trigger  int64 // checkpoint to start; 0: none
 	overtake bool
 	stop     bool // end after everything is done
+	returned *call
 }
 
 func newInbox(channels, room int, owner Parker) *inbox {

@@ -176,7 +176,6 @@ func (j *Job) layOut() {
 		}
 	}
 	j.cacheMax = j.opts.CacheBytes / max(1, keyed)
-	var clocked []func()
 	for _, s := range j.subtasks {
 		s.chain.w = eventtime.Min
 		pos := map[*kernel.Node]int{}
@@ -184,6 +183,9 @@ func (j *Job) layOut() {
 			o := chainOp{node: n, op: n.New(), wm: eventtime.Min, out: eventtime.Min, metrics: &kernel.Metrics{}}
 			if o.holder, _ = o.op.(kernel.Holder); o.holder != nil {
 				s.chain.holders = append(s.chain.holders, k)
+			}
+			if _, ok := o.op.(kernel.Async); ok {
+				s.chain.asyncs = append(s.chain.asyncs, k)
 			}
 			if _, ok := o.op.(kernel.Clocked); ok {
 				s.chain.clocked = append(s.chain.clocked, k)
@@ -220,12 +222,13 @@ func (j *Job) layOut() {
 			out.send = s.sendTo(out)
 			s.chain.edges = append(s.chain.edges, out)
 		}
-		if len(s.chain.clocked) > 0 {
-			clocked = append(clocked, s.parker.Wake)
-		}
 	}
 	if j.clock != nil {
-		j.clock.Listen(clocked)
+		var wakes []func()
+		for _, s := range j.subtasks {
+			wakes = append(wakes, s.parker.Wake)
+		}
+		j.clock.Start(wakes)
 	}
 }
 

@@ -8,8 +8,8 @@ import "github.com/millstream/millstream/internal/eventtime"
 // An idle input does not hold the others back, but it holds the end of time: more may come from it, so
 // that what waits for the end must wait for it.
 //
-// An input that has not spoken yet holds at the beginning of time. When every input is idle the merged
-// watermark stands where it was. An input that returns from idleness with an older watermark lowers
+// An input that has not spoken yet holds at the beginning of time. When every input is idle the merged watermark is the least
+// of what they have said, for one may have moved as it went idle, or while it was: then what it held back was released. An input that returns from idleness with an older watermark lowers
 // nothing: it holds the result until it has caught up.
 type Merger struct {
 	in     []inputMark
@@ -50,7 +50,7 @@ func (m *Merger) Finish(i int) {
 }
 
 func (m *Merger) merge() {
-	least, active, open, more := eventtime.Max, false, false, false
+	least, asleep, active, open := eventtime.Max, eventtime.Max, false, false
 	for i := range m.in {
 		in := &m.in[i]
 		if in.finished {
@@ -58,19 +58,19 @@ func (m *Merger) merge() {
 		}
 		open = true
 		if in.idle {
-			more = more || in.wm < eventtime.Max
+			asleep = min(asleep, in.wm)
 			continue
 		}
 		active = true
 		least = min(least, in.wm)
 	}
 	m.idle = open && !active
-	if least == eventtime.Max && more {
+	if m.idle {
+		least = asleep
+	} else if least == eventtime.Max && asleep < eventtime.Max {
 		return
 	}
-	if active || !open {
-		m.merged = max(m.merged, least)
-	}
+	m.merged = max(m.merged, least)
 }
 
 // MergerState is a Merger in a snapshot. Idleness and finished inputs are not part of it: inputs are idle,

@@ -46,12 +46,17 @@ func TestMergerByExample(t *testing.T) {
 			{input: 0, w: 40, want: 30},
 			{input: 1, w: 35, want: 35},
 		}},
-		{"when all are idle time stands", 2, []step{
+		{"when all are idle time stands at the least that they said", 2, []step{
 			{input: 0, w: 10, want: start},
 			{input: 1, w: 20, want: 10},
 			{input: 0, w: 10, idle: true, want: 20},
 			{input: 1, w: 50, idle: true, want: 20, asleep: true},
-			{input: 0, w: 30, want: 30},
+			{input: 0, w: 30, idle: true, want: 30, asleep: true},
+			{input: 0, w: 40, want: 40},
+		}},
+		{"the watermark of an input that goes idle with it is not lost", 1, []step{
+			{input: 0, w: 10, want: 10},
+			{input: 0, w: 50, idle: true, want: 50, asleep: true},
 		}},
 		{"finished inputs do not count, and when all are, time is at its end", 2, []step{
 			{input: 0, w: 10, want: start},
@@ -61,7 +66,7 @@ func TestMergerByExample(t *testing.T) {
 		{"an idle input holds the end of time", 2, []step{
 			{input: 0, w: 10, want: start},
 			{input: 0, w: 10, idle: true, want: start},
-			{input: 1, finish: true, want: start, asleep: true},
+			{input: 1, finish: true, want: 10, asleep: true},
 			{input: 0, finish: true, want: eventtime.Max},
 		}},
 	} {
@@ -230,6 +235,8 @@ func (m *naiveMerger) watermark() eventtime.Time {
 		w = slices.Min(active)
 	case len(waiting) == 0:
 		w = eventtime.Max
+	default:
+		w = slices.Min(waiting)
 	}
 	if w == eventtime.Max && len(waiting) > 0 && slices.Min(waiting) < eventtime.Max {
 		w = m.floor // idle inputs hold the end of time

@@ -57,6 +57,7 @@ type subtask struct {
 	tickAt      eventtime.Time // processing time
 	ended       bool           // End was sent; only checkpoints are left
 	stopping    bool
+	calls       map[*call]struct{} // see call
 	backends    []opBackend
 }
 
@@ -80,6 +81,7 @@ func (s *subtask) run() {
 
 // close ends everything that was opened, whatever fails on the way.
 func (s *subtask) close() error {
+	s.endCalls()
 	err := s.guard(s.chain.verify)
 	for i := range s.chain.opened {
 		s.chain.running = i
@@ -119,6 +121,12 @@ func (s *subtask) loop() error {
 			}
 		}
 		s.parker.Yield()
+		if !s.clockRuns() {
+			if s.encoded() {
+				s.parker.Park(s.until())
+			}
+			continue
+		}
 		worked, err := s.work()
 		if err != nil {
 			return err
@@ -126,28 +134,34 @@ func (s *subtask) loop() error {
 		if worked {
 			continue
 		}
-		if s.pending != nil && s.encoding < len(s.pending.Nodes) {
+		if !s.encoded() {
 			continue // nothing else to do: go on encoding
 		}
 		s.waited = false
 		if err := s.chain.flush(); err != nil {
 			return err
 		}
-		if s.chain.released(); s.waited || s.chain.advancing {
+		if s.chain.released(); s.waited || s.chain.advancing && !s.chain.full() {
 			continue // the wake-up for new input may have ended that wait: look again
 		}
 		s.parker.Park(s.until())
 	}
 }
 
+// encoded says that no snapshot has something left to encode.
+func (s *subtask) encoded() bool { return s.pending == nil || s.encoding == len(s.pending.Nodes) }
+
 // until is when a parked subtask has something to do by the clock.
 func (s *subtask) until() eventtime.Time {
-	t := eventtime.Max
-	if s.source != nil && !s.sourceDone && !s.paused {
-		t = min(t, s.wakeAt)
-	}
+	t := s.chain.nextCollect()
 	if s.deadline != 0 {
 		t = min(t, s.deadline)
+	}
+	if !s.clockRuns() || s.chain.full() {
+		return t
+	}
+	if s.source != nil && !s.sourceDone && !s.paused {
+		t = min(t, s.wakeAt)
 	}
 	if s.job.clock == nil && !s.ended { // else the clock wakes us
 		t = min(t, s.chain.nextClock())
@@ -160,6 +174,14 @@ func (s *subtask) until() eventtime.Time {
 func (s *subtask) work() (bool, error) {
 	if s.ended {
 		return s.takeBarrier()
+	}
+	if len(s.chain.asyncs) > 0 {
+		if worked, err := s.collect(); worked || err != nil {
+			return worked, err
+		}
+		if s.chain.full() {
+			return s.takeBarrier()
+		}
 	}
 	if s.chain.advancing {
 		done, err := s.chain.advance(s.job.opts.Budget)
@@ -217,6 +239,9 @@ func (s *subtask) tick() (bool, error) {
 	}
 	return true, err
 }
+
+// clockRuns says whether the processing time is known: with a scripted one, once every script has begun.
+func (s *subtask) clockRuns() bool { return s.job.clock == nil || s.job.clock.Runs() }
 
 // now is the processing time that operators see.
 func (s *subtask) now() eventtime.Time {
@@ -387,6 +412,7 @@ func (s *subtask) control() error {
 	var overtaking bool
 	var err error
 	s.mail, overtaking, err = s.inbox.control(s.mail)
+	s.callsReturned()
 	if err != nil {
 		return err
 	}
@@ -565,7 +591,10 @@ func (s *subtask) openContext(i int, r *SubtaskRestore) (*kernel.OpenContext, er
 		Subtask: subtaskOf(s),
 		Groups:  s.job.groups, CacheMax: s.job.cacheMax, Track: s.job.track, ReadBatch: s.job.opts.ReadBatch,
 		Metrics: o.metrics, Logger: s.job.logger.With("step", o.node.Name, "subtask", s.index),
-		Now: s.now, Wake: func() { s.notified.Store(true); s.parker.Wake() },
+		Now: s.now, Wake: s.parker.Wake, Elapsed: s.job.sched.Now, Go: s.goCall,
+	}
+	if i == 0 {
+		c.Wake = func() { s.notified.Store(true); s.parker.Wake() }
 	}
 	o.wm, o.out = eventtime.Min, eventtime.Min
 	if r != nil {

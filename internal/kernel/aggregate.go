@@ -26,8 +26,8 @@ type Windowing struct {
 	Merging     *Merging // nil: windows do not merge
 }
 
-// Merging says how windows of a key become one: those that overlap.
-type Merging struct{}
+// Merging says how windows of a key become one: as Fn says, or, if it is nil, those that overlap.
+type Merging struct{ Fn window.MergingFn }
 
 // Aggregation is the specification of an operator that keeps an accumulator for each key and window and
 // emits it in panes.

@@ -3,14 +3,16 @@ package kernel
 import (
 	"fmt"
 
+	"github.com/millstream/millstream/internal/eventtime"
 	"github.com/millstream/millstream/sdk/window"
 )
 
-// windowOp assigns each element to its window, in place.
+// windowOp assigns each element to its windows: in place, unless the user says which.
 type windowOp[T any] struct {
 	stateless
-	fn  window.Fn
-	out Output
+	fn     window.Fn
+	out    Output
+	copies copies[T]
 }
 
 // NewWindow returns an operator that assigns windows by fn. With sliding windows, elements get the slice that
@@ -19,6 +21,7 @@ func NewWindow[T any](fn window.Fn) Operator { return &windowOp[T]{fn: fn} }
 
 func (w *windowOp[T]) Open(c *OpenContext) error {
 	w.out = c.Outputs[0]
+	w.copies.out = w.out
 	return nil
 }
 
@@ -26,7 +29,11 @@ func (w *windowOp[T]) Process(_ int, b Batch) error {
 	r := b.(*Rows[T])
 	switch fn := w.fn.(type) {
 	case window.FixedFn:
-		assignFixed(r.E, fn)
+		assignOne(r.E, fn)
+	case window.CalendarFn:
+		assignOne(r.E, fn)
+	case window.CustomFn:
+		return w.copies.assign(r.E, fn)
 	case window.SlidingFn:
 		all := r.E
 		r.E = assignSlices(r.E, fn)
@@ -47,7 +54,10 @@ func (w *windowOp[T]) Process(_ int, b Batch) error {
 	return w.out.Emit(b)
 }
 
-func assignFixed[T any](rows []Element[T], fn window.FixedFn) {
+// assignOne assigns windows of which one holds each time.
+func assignOne[T any, F interface {
+	Assign(eventtime.Time) window.Window
+}](rows []Element[T], fn F) {
 	// Most elements are in the window of the one before, or in one of the last few: those cost no division.
 	var recent [4]window.Window
 	var win window.Window
@@ -93,46 +103,75 @@ func assignSlices[T any](rows []Element[T], fn window.SlidingFn) []Element[T] {
 // unslice copies each element into the windows that hold its slice.
 type unslice[T any] struct {
 	stateless
-	fn      window.SlidingFn
-	windows []window.Window
-	out     Output
-	buf     Rows[T]
+	fn     window.SlidingFn
+	copies copies[T]
 }
 
 // NewUnslice returns an operator that gives elements in slices of fn the windows of fn, a copy each.
 func NewUnslice[T any](fn window.SlidingFn) Operator { return &unslice[T]{fn: fn} }
 
 func (u *unslice[T]) Open(c *OpenContext) error {
-	u.out = c.Outputs[0]
+	u.copies.out = c.Outputs[0]
 	return nil
 }
 
 func (u *unslice[T]) Process(_ int, b Batch) error {
 	var last window.Window
+	c := &u.copies
 	for i, e := range b.(*Rows[T]).E {
 		if i == 0 || e.Window != last {
 			last = e.Window
-			u.windows = u.fn.Assign(u.windows[:0], last.StartTime())
+			c.windows = u.fn.Assign(c.windows[:0], last.StartTime())
 		}
-		for _, w := range u.windows {
-			e.Window = w
-			u.buf.E = append(u.buf.E, e)
-			if len(u.buf.E) == BatchSize {
-				if err := u.emit(); err != nil {
-					return err
-				}
+		if err := c.add(e); err != nil {
+			return err
+		}
+	}
+	return c.emit()
+}
+
+// copies emits elements that are in several windows, a copy for each.
+type copies[T any] struct {
+	windows []window.Window
+	out     Output
+	buf     Rows[T]
+}
+
+// assign emits elements in the windows of fn.
+func (c *copies[T]) assign(rows []Element[T], fn window.CustomFn) (err error) {
+	for i, e := range rows {
+		if i == 0 || e.Time != rows[i-1].Time {
+			if c.windows, err = fn.Assign(c.windows, e.Time); err != nil {
+				return err
+			}
+		}
+		if err = c.add(e); err != nil {
+			return err
+		}
+	}
+	return c.emit()
+}
+
+// add emits e in each of c.windows, at the latest with emit.
+func (c *copies[T]) add(e Element[T]) error {
+	for _, w := range c.windows {
+		e.Window = w
+		c.buf.E = append(c.buf.E, e)
+		if len(c.buf.E) == BatchSize {
+			if err := c.emit(); err != nil {
+				return err
 			}
 		}
 	}
-	return u.emit()
+	return nil
 }
 
-func (u *unslice[T]) emit() error {
-	if len(u.buf.E) == 0 {
+func (c *copies[T]) emit() error {
+	if len(c.buf.E) == 0 {
 		return nil
 	}
-	err := u.out.Emit(&u.buf)
-	clear(u.buf.E)
-	u.buf.E = u.buf.E[:0]
+	err := c.out.Emit(&c.buf)
+	clear(c.buf.E)
+	c.buf.E = c.buf.E[:0]
 	return err
 }

@@ -14,7 +14,7 @@ import (
 type Graph struct {
 	Name  string
 	Nodes []*Node // every node after those that feed it
-	// Clock is the processing time of the pipeline if a source sets it, in tests; nil: the scheduler's.
+	// Clock is the processing time of a pipeline with a test script; nil: the scheduler's.
 	Clock *Clock
 }
 
@@ -49,9 +49,9 @@ type Node struct {
 
 // StatePart is one thing that a step keeps in checkpoints, and how it is encoded.
 type StatePart struct {
-	Kind  string      // key, accumulator, windows, split, committable, cell or timer
+	Kind  string      // key, accumulator, windows, split, committable, cell, timer or in flight
 	Name  string      // of a cell or timer
-	Type  string      // what the coder does not say: "value" of a cell, "event time" of a timer
+	Type  string      // what the coder does not say: "value" of a cell, "event time" of a timer, "event time by tag" of a family
 	Coder *coder.Spec // nil if Type says it all
 }
 

@@ -42,8 +42,9 @@ type keyedParDo[K comparable, V, Out any] struct {
 	c        ProcessContext
 	out      Emitter[Out]
 	decl     KeyedDecl
-	handlers []keyedHandler[K, Out]
-	expiring keyedHandler[K, Out] // OnWindowExpiry, or nil
+	handlers []keyedHandler[K, Out] // by index of the timer; nil for families
+	families []tagHandler[K, Out]   // by index of the timer; nil for others
+	expiring keyedHandler[K, Out]   // OnWindowExpiry, or nil
 	emits    []emitter
 	failed   *Emitter[Failed[coder.KV[K, V]]]
 	lateOut  Output
@@ -57,7 +58,10 @@ type keyedParDo[K comparable, V, Out any] struct {
 	state   *Table[K, keyState]
 	windows []*segment[K, keyState] // in the order of their ends
 	wakes   *wakeups[K]
-	overdue bool // a timer was set at or before w by an element
+	overdue bool           // a timer was set at or before w by an element, or by a timer of the clock
+	fired   eventtime.Time // the last watermark for which all timers have
+	ttl     *expiries[K]   // nil if no cell has a TTL
+	keyedClock[K]
 
 	call   call[K] // in progress
 	bundle bool    // something was processed since FinishBundle
@@ -71,10 +75,12 @@ type call[K comparable] struct {
 	win  window.Window
 	s    *segment[K, keyState] // nil if the window has no state
 	e    *entry[K, keyState]   // nil if the key has none
-	at   eventtime.Time        // of the timer that fires
+	by   domain                // of the timer that fires
+	at   eventtime.Time        // for which it was set
 
 	wrote   bool  // a timer was set or cleared
 	cleared bool  // a timer was cleared
+	resized bool  // timers take more or less memory
 	err     error // of state
 }
 
@@ -84,12 +90,13 @@ const (
 	noCall callKind = iota
 	callProcess
 	callTimer
-	callExpiry
+	callExpiry // of the window: OnWindowExpiry, or a timer of the clock that can wait no longer
 )
 
 func (o *keyedParDo[K, V, Out]) Open(c *OpenContext) error {
 	o.c = ProcessContext{ctx: c.Context, logger: c.Logger}
-	o.m, o.w = c.Metrics, eventtime.Min
+	o.m, o.w, o.fired = c.Metrics, eventtime.Min, eventtime.Min
+	o.keyedClock = keyedClock[K]{now: c.Now, passed: eventtime.Min, held: eventtime.Max, seen: eventtime.Min}
 	o.decl.metrics, o.decl.now = c.Metrics, c.Now
 	o.cells = state.SetOf(&o.decl)
 	if o.Fns.Declare != nil {
@@ -101,7 +108,9 @@ func (o *keyedParDo[K, V, Out]) Open(c *OpenContext) error {
 	o.cells.Write = o.writeCells
 	for _, t := range o.decl.timers {
 		t.host = o
-		o.handlers = append(o.handlers, t.handler.(keyedHandler[K, Out]))
+		handler, _ := t.handler.(keyedHandler[K, Out])
+		family, _ := t.handler.(tagHandler[K, Out])
+		o.handlers, o.families = append(o.handlers, handler), append(o.families, family)
 	}
 	o.expiring, _ = o.decl.expiry.(keyedHandler[K, Out])
 	o.connect(c.Outputs)
@@ -136,31 +145,56 @@ func (o *keyedParDo[K, V, Out]) connect(outs []Output) {
 
 func (o *keyedParDo[K, V, Out]) openState(c *OpenContext) (err error) {
 	var names map[fieldName]uint64
-	var next uint64
-	var h horizons
+	var free uint64
+	var b keyedBlob
 	if c.Restore != nil {
-		o.w = c.Restore.Watermark
-		if h, next, names, err = parseBlob(c.Restore.Blob); err != nil {
+		o.w, o.held = c.Restore.Watermark, eventtime.Min // until the host has repeated the watermark
+		if b, free, names, err = parseBlob(c.Restore.Blob); err != nil {
 			return err
 		}
+		if o.fired = b.fired; b.first {
+			o.fired = o.w
+		}
 	}
-	o.schema = newSchema(o.cells.Decls, o.decl.timers, names, next)
+	cells := o.cells.Decls
+	if o.ttl, err = openExpiries(cells, o.Key, c); err != nil {
+		return err
+	}
+	if o.ttl != nil {
+		cells = append(cells[:len(cells):len(cells)], looksDecl())
+	}
+	o.schema = newSchema(cells, o.decl.timers, names, free)
 	o.state = newTable(tableConfig[K, keyState]{o.Key, o.schema, o.schema.size}, c)
 	if o.wakes, err = newWakeups(o.Key, c, wakeupTable); err != nil {
 		return err
 	}
-	o.wakes.table.max = c.CacheMax / 4
-	if len(o.decl.timers) > 0 {
-		o.state.max -= o.wakes.table.max
+	if err = o.openClock(o.Key, c); err != nil {
+		return err
 	}
+	o.shareCache(c.CacheMax)
 	if c.Restore == nil {
 		return nil
 	}
 	err = o.state.restore(func(s *segment[K, keyState]) { o.windows = insertSorted(o.windows, s) })
 	if err == nil {
-		err = o.wakes.restore(h)
+		err = o.wakes.restore(b.indexes[0])
+	}
+	if err == nil && !b.first {
+		err = o.restoreClock(b)
 	}
 	return err
+}
+
+// shareCache gives the tables their parts of the cache: a quarter to each index that is used, an eighth to that of holds.
+func (o *keyedParDo[K, V, Out]) shareCache(all int64) {
+	o.wakes.table.max, o.clock.table.max, o.holds.table.max = all/4, all/4, all/8
+	if o.schema.has(byWatermark) {
+		o.state.max -= o.wakes.table.max
+	}
+	if o.schema.has(byClock) {
+		o.state.max -= o.clock.table.max + o.holds.table.max
+	}
+	o.state.max -= o.ttl.cacheBytes()
 }
 
 // Process implements Operator.
@@ -173,7 +207,12 @@ func (o *keyedParDo[K, V, Out]) Process(_ int, b Batch) error {
 		done, err = o.fire(&budget)
 		o.overdue = !done
 	}
-	return o.end(err)
+	if err == nil {
+		err = o.expireCells(2 * BatchSize)
+	}
+	err = o.end(err)
+	o.release(o.w, err == nil && !o.overdue)
+	return err
 }
 
 func (o *keyedParDo[K, V, Out]) processRows(rows []Element[coder.KV[K, V]]) error {
@@ -210,10 +249,11 @@ func (o *keyedParDo[K, V, Out]) processRows(rows []Element[coder.KV[K, V]]) erro
 		}
 		o.start(callProcess, r.Value.Key, win, s, e)
 		o.c.at = elementHeader{r.Time, win, r.Pane}
+		o.ttl.at(o.cells, o.fired, r.Time)
 		uerr := process(&o.c, r.Value.Key, r.Value.Value, &o.out)
 		written, err := o.finish()
 		if err == nil && written {
-			err = o.settle(false)
+			err = o.settle(0)
 		}
 		if err != nil {
 			return fmt.Errorf("element %s: %w", Brief(r.Value), err)
@@ -287,7 +327,7 @@ func (o *keyedParDo[K, V, Out]) finish() (written bool, err error) {
 	c := &o.call
 	written, resized, cleared := o.cells.End()
 	c.cleared = c.cleared || cleared
-	if resized && c.kind != callExpiry && c.err == nil {
+	if (resized || c.resized) && c.kind != callExpiry && c.err == nil {
 		o.state.resized(c.e)
 	}
 	c.kind = noCall
@@ -348,23 +388,37 @@ func (o *keyedParDo[K, V, Out]) writeCells() (cell.Slots, bool) {
 	return o.call.e.acc.cells, true
 }
 
-// settle makes state and index agree after writes: a state with nothing in it goes, and a wake-up comes no
-// later than the first timer. With woken, the wake-up has come and moves to the first timer.
-func (o *keyedParDo[K, V, Out]) settle(woken bool) error {
+// woken says by which indexes a key has been woken: 1<<byWatermark, 1<<byClock, or both.
+type woken uint8
+
+// settle makes state and indexes agree after writes: a state with nothing in it goes, and a wake-up comes no
+// later than the first timer. A wake-up that has come moves to the first timer.
+func (o *keyedParDo[K, V, Out]) settle(w woken) error {
 	c := &o.call
 	k := &c.e.acc
-	_, next := k.next()
-	if next == noTime && (c.cleared || woken) && !k.hasCell() {
+	_, next := o.schema.next(k, byWatermark)
+	empty := next == noTime && (c.cleared || w != 0) && !k.hasCell()
+	if k.more != nil {
+		_, clock := o.schema.next(k, byClock)
+		empty = empty && clock == noTime
+		if err := o.settleMore(w, clock, empty); err != nil {
+			return err
+		}
+	}
+	if empty {
 		if k.wake != noTime {
 			if err := o.wakes.move(wakeKey[K]{c.key, c.win}, k.wake, noTime); err != nil {
 				return err
 			}
 		}
+		if err := o.forgetLookups(); err != nil {
+			return err
+		}
 		e := c.e
 		c.e = nil
 		return o.state.remove(c.s, e)
 	}
-	if next < k.wake || woken {
+	if next < k.wake || w&(1<<byWatermark) != 0 {
 		if err := o.wakes.move(wakeKey[K]{c.key, c.win}, k.wake, next); err != nil {
 			return err
 		}
@@ -373,7 +427,7 @@ func (o *keyedParDo[K, V, Out]) settle(woken bool) error {
 		}
 		k.wake = next
 	}
-	return nil
+	return o.settleLookups()
 }
 
 // begin opens the emitters, and end closes them, sends what they hold, and brings the tables below their
@@ -381,6 +435,10 @@ func (o *keyedParDo[K, V, Out]) settle(woken bool) error {
 func (o *keyedParDo[K, V, Out]) begin() {
 	for _, e := range o.emits {
 		e.begin(&o.c.at)
+	}
+	o.read = false
+	if o.ttl.goBy(cell.ProcessingTime) {
+		o.ttl.time[cell.ProcessingTime] = o.time()
 	}
 }
 
@@ -396,6 +454,12 @@ func (o *keyedParDo[K, V, Out]) end(err error) error {
 	}
 	if err == nil {
 		err = o.wakes.table.evict()
+	}
+	if err == nil {
+		err = o.evictClock()
+	}
+	if err == nil {
+		err = o.ttl.evict()
 	}
 	return err
 }
@@ -419,11 +483,14 @@ func (o *keyedParDo[K, V, Out]) Flush() error {
 
 // Snapshot implements Stateful.
 func (o *keyedParDo[K, V, Out]) Snapshot(checkpoint int64, base bool) (OpSnapshot, error) {
-	p, err := cutTogether(base, o.state, o.wakes.table)
+	tables := []cutTable{o.state, o.wakes.table, o.clock.table, o.holds.table}
+	_ = o.ttl.each(func(_ cell.Clock, l *lookupIndex[K]) error { tables = append(tables, l.table); return nil })
+	p, err := cutTogether(base, o.state.backend, tables...)
 	if err != nil {
 		return OpSnapshot{}, fmt.Errorf("checkpoint %d: %w", checkpoint, err)
 	}
-	return OpSnapshot{Blob: o.schema.appendBlob(nil, o.wakes.horizons()), Keyed: p}, nil
+	b := keyedBlob{indexes: [3]horizons{o.wakes.horizons(), o.clock.horizons(), o.holds.horizons()}, passed: o.passed, fired: o.fired}
+	return OpSnapshot{Blob: o.schema.appendBlob(nil, b), Keyed: p}, nil
 }
 
 // Close implements Operator.

@@ -37,6 +37,7 @@ type keyedRig struct {
 	metrics *Metrics
 	lines   []string
 	told    eventtime.Time // the watermark of the last call
+	now     eventtime.Time // processing time
 	deltas  []byte         // of all snapshots, one after another
 }
 
@@ -66,6 +67,7 @@ func (g *keyedRig) open(blob []byte) error {
 	c := &OpenContext{
 		Context: context.Background(), Subtask: connector.Subtask{Parallelism: 1}, Groups: testGroups, Backend: b,
 		CacheMax: g.cache, Track: true, Metrics: g.metrics, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Now: func() eventtime.Time { return g.now },
 	}
 	for port := range g.ports {
 		c.Outputs = append(c.Outputs, outputFunc(func(b Batch) error { return g.take(port, b) }))
@@ -136,6 +138,29 @@ func (g *keyedRig) slice(w eventtime.Time, budget int) bool {
 	return done
 }
 
+// at brings the clock to a time, and does what is due.
+func (g *keyedRig) at(now eventtime.Time) {
+	g.t.Helper()
+	g.now = now
+	for n := 0; g.op.NextClock() <= now; n++ {
+		if n > 10_000 {
+			g.t.Fatalf("what is due at %d is never done", now)
+		}
+		if _, err := g.op.Clock(now, 10); err != nil {
+			g.t.Fatal(err)
+		}
+	}
+}
+
+// holds checks the watermark of the outputs.
+func (g *keyedRig) holds(want eventtime.Time) {
+	g.t.Helper()
+	g.at(g.now) // what a batch left to do is done
+	if got := min(g.told, g.op.Hold()); got != want {
+		g.t.Errorf("the watermark of the outputs is %d, want %d", got, want)
+	}
+}
+
 // restore takes a snapshot and starts again from it.
 func (g *keyedRig) restore() {
 	g.t.Helper()
@@ -152,6 +177,13 @@ func (g *keyedRig) restore() {
 	}
 }
 
+// restart restores, and repeats the watermark, as a host does.
+func (g *keyedRig) restart() {
+	g.t.Helper()
+	g.restore()
+	g.to(g.told)
+}
+
 func (g *keyedRig) want(lines ...string) {
 	g.t.Helper()
 	if d := cmp.Diff(lines, g.lines); d != "" {
@@ -163,7 +195,7 @@ func (g *keyedRig) want(lines ...string) {
 // each runs a test without and with a snapshot and restore after every call.
 func each(t *testing.T, f func(t *testing.T, after func(g *keyedRig))) {
 	t.Run("plain", func(t *testing.T) { f(t, func(*keyedRig) {}) })
-	t.Run("restored after every call", func(t *testing.T) { f(t, (*keyedRig).restore) })
+	t.Run("restored after every call", func(t *testing.T) { f(t, (*keyedRig).restart) })
 }
 
 func win(start, end eventtime.Time) window.Window { return window.New(start, end) }
@@ -746,7 +778,7 @@ func TestStatePartsNameCellsAndTimers(t *testing.T) {
 	}
 }
 
-// The bytes of docs/format/keyed-state.md.
+// The bytes of docs/format/keyed-state.md; see also TestFormatOfTimers.
 func TestKeyedStateFormat(t *testing.T) {
 	d := &KeyedDecl{}
 	state.NewValue[int64](d, "n")
@@ -754,8 +786,8 @@ func TestKeyedStateFormat(t *testing.T) {
 	EventTimer(d, "t", func(*ProcessContext, string, *Emitter[string]) error { return nil })
 	cells := state.SetOf(d).Decls
 	s := newSchema(cells, d.timers, nil, 0)
-	blob := "01" + "c0a907" + "80f0b252" + "04" + "03" + "6301016e" + "63020173" + "74030174"
-	if got := hex.EncodeToString(s.appendBlob(nil, horizons{minuteWidth, dayWidth})); got != blob {
+	blob := "02" + "c0a907" + "80f0b252" + "00" + "00" + "80d30e" + "80f0b252" + "e0c508" + "d804" + "04" + "03" + "6301016e" + "63020173" + "74030174"
+	if got := hex.EncodeToString(s.appendBlob(nil, keyedBlob{indexes: [3]horizons{{minuteWidth, dayWidth}, {0, 0}, {2 * minuteWidth, dayWidth}}, passed: 70_000, fired: 300})); got != blob {
 		t.Errorf("the blob is\n%s, want\n%s", got, blob)
 	}
 	n, text := int64(300), "hi"
@@ -776,8 +808,10 @@ func FuzzKeyedStateDecode(f *testing.F) {
 	state.NewValue[int64](d, "n")
 	state.NewValue[[]string](d, "s")
 	EventTimer(d, "t", func(*ProcessContext, string, *Emitter[string]) error { return nil })
+	ProcessingTimer(d, "p", func(*ProcessContext, string, *Emitter[string]) error { return nil })
+	EventTimerFamily(d, "f", func(*ProcessContext, string, string, *Emitter[string]) error { return nil })
 	s := newSchema(state.SetOf(d).Decls, d.timers, nil, 0)
-	for _, seed := range []string{"", "00", "040102ac02020302686903010e00010a", "0201018001018003", "02030102030104", "0200010a00010a", "ffffffffffffffffff01", "01ffffffffffffffffff01"} {
+	for _, seed := range []string{"", "00", "020402040a00030a0c0a", "0105080e10016112120162", "040102ac02020302686903010e00010a", "0201018001018003", "02030102030104", "0200010a00010a", "ffffffffffffffffff01", "01ffffffffffffffffff01"} {
 		b, err := hex.DecodeString(seed)
 		if err != nil {
 			f.Fatal(err)
@@ -802,16 +836,16 @@ func FuzzKeyedStateDecode(f *testing.F) {
 func FuzzKeyedStateBlob(f *testing.F) {
 	d := &KeyedDecl{}
 	state.NewValue[int64](d, "n")
-	f.Add(newSchema(state.SetOf(d).Decls, nil, nil, 0).appendBlob(nil, horizons{minuteWidth, dayWidth}))
+	f.Add(newSchema(state.SetOf(d).Decls, nil, nil, 0).appendBlob(nil, keyedBlob{indexes: [3]horizons{{minuteWidth, dayWidth}, {0, 0}, {2 * minuteWidth, dayWidth}}, passed: 70_000}))
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, src []byte) {
-		_, next, names, err := parseBlob(src)
+		_, free, names, err := parseBlob(src)
 		if err != nil {
 			return
 		}
 		for n, id := range names {
-			if id == wakeID || id >= next {
-				t.Fatalf("%v has id %d, the next free one is %d", n, id, next)
+			if id == wakeID || id >= free {
+				t.Fatalf("%v has id %d, the next free one is %d", n, id, free)
 			}
 		}
 	})

@@ -3,6 +3,7 @@ package kernel
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -17,7 +18,6 @@ import (
 	"github.com/millstream/millstream/internal/eventtime"
 	"github.com/millstream/millstream/sdk/coder"
 	"github.com/millstream/millstream/sdk/connector"
-	"github.com/millstream/millstream/sdk/state"
 	"github.com/millstream/millstream/sdk/window"
 	"github.com/millstream/millstream/statebackend"
 	"github.com/millstream/millstream/statebackend/memory"
@@ -48,6 +48,8 @@ func TestKeyedStepAgreesWithNaive(t *testing.T) {
 // keyedStats counts what a walk met.
 type keyedStats struct {
 	fired, expired, late     int
+	clocked, atExpiry, held  int // timers of processing time that fired, of these at an expiry; steps after which something was held
+	tags                     int // timers of families that fired
 	crashes, inFiring        int // crashes, and of these in the midst of a firing
 	spilledState, spilledIdx int // steps after which there was something in the backend alone
 	minutes, days            int // steps after which wake-ups waited in a minute or day
@@ -58,226 +60,8 @@ func walkSeeds[K comparable](t *testing.T, runs int, key func(*rand.Rand, int) K
 	seeds.Each(t, runs, func(seed uint64) error { return walkKeyed(seed, key, &sum) })
 	t.Logf("%+v", sum)
 	// A test that meets nothing proves nothing.
-	if s := sum; !seeds.Given() && min(s.fired, s.expired, s.late, s.crashes, s.inFiring, s.spilledState, s.spilledIdx, s.minutes, s.days) == 0 {
+	if s := sum; !seeds.Given() && min(s.fired, s.expired, s.late, s.clocked, s.atExpiry, s.tags, s.held, s.crashes, s.inFiring, s.spilledState, s.spilledIdx, s.minutes, s.days) == 0 {
 		t.Errorf("something was never met: %+v", sum)
-	}
-}
-
-// ---- the user's program, the same above both implementations ----
-
-const nCells, nTimers = 2, 3
-
-// keyAPI is what a call may do with its key.
-type keyAPI interface {
-	get(i int) (int64, bool)
-	set(i int, v int64)
-	clear(i int)
-	setTimer(i int, at eventtime.Time)
-	clearTimer(i int)
-	emit(s string)
-}
-
-// delays of timers, in ms: within a bucket, a minute, a day, beyond it, and the past.
-var delays = []int64{0, 1, 7, 150, 700, 1500, 9000, 70_000, 3_600_000, 4_000_000, 90_000_000, 800_000_000, -300, -5000}
-
-// act is a call: what it does follows from its arguments and from what it reads.
-func act(a keyAPI, what string, at eventtime.Time, x uint64) {
-	h := x*0x9E3779B97F4A7C15 ^ uint64(at)
-	line := fmt.Sprintf("%s@%d", what, at)
-	for i := range nCells {
-		if v, ok := a.get(i); ok {
-			line += fmt.Sprintf(" %d=%d", i, v)
-			h += uint64(v) * 31
-		}
-	}
-	a.emit(line)
-	next := func(n uint64) uint64 {
-		h ^= h >> 29
-		h *= 0xBF58476D1CE4E5B9
-		h ^= h >> 32
-		return h % n
-	}
-	for range next(4) {
-		switch i := int(next(6)); {
-		case i < nTimers && (what[0] != 'T' || next(3) > 0): // handlers that arm more than fires never end
-			a.setTimer(i, at+eventtime.Time(delays[next(uint64(len(delays)))]))
-		case next(3) == 0:
-			a.clearTimer(i % nTimers)
-		case next(2) == 0:
-			a.clear(i % nCells)
-		default:
-			v, _ := a.get(i % nCells)
-			a.set(i%nCells, v+int64(next(100)))
-		}
-	}
-	if v, ok := a.get(0); ok {
-		a.emit(fmt.Sprintf("then 0=%d", v))
-	}
-}
-
-// ---- on the operator ----
-
-// keyedProgram is the program as the operator runs it. Its output is prefixed with the key.
-type keyedProgram[K comparable] struct {
-	cells  [nCells]state.Value[int64]
-	timers [nTimers]Timer
-	index  func(K) int
-
-	key int // of the call
-	out *Emitter[string]
-}
-
-func (p *keyedProgram[K]) get(i int) (int64, bool)           { return p.cells[i].Lookup() }
-func (p *keyedProgram[K]) set(i int, v int64)                { p.cells[i].Set(v) }
-func (p *keyedProgram[K]) clear(i int)                       { p.cells[i].Clear() }
-func (p *keyedProgram[K]) setTimer(i int, at eventtime.Time) { p.timers[i].Set(at.Time()) }
-func (p *keyedProgram[K]) clearTimer(i int)                  { p.timers[i].Clear() }
-func (p *keyedProgram[K]) emit(s string)                     { p.out.Emit(fmt.Sprintf("%d %s", p.key, s)) }
-
-func (p *keyedProgram[K]) declare(d *KeyedDecl) {
-	for i := range nCells {
-		p.cells[i] = state.NewValue[int64](d, fmt.Sprintf("cell %d", i))
-	}
-	handler := func(what string) keyedHandler[K, string] {
-		return func(c *ProcessContext, k K, out *Emitter[string]) error {
-			p.key, p.out = p.index(k), out
-			act(p, what, c.at.time, uint64(p.key))
-			return nil
-		}
-	}
-	for i := range nTimers {
-		p.timers[i] = EventTimer(d, fmt.Sprintf("timer %d", i), handler(fmt.Sprintf("T%d", i)))
-	}
-	OnWindowExpiry(d, handler("X"))
-}
-
-func (p *keyedProgram[K]) process(c *ProcessContext, k K, v int64, out *Emitter[string]) error {
-	p.key, p.out = p.index(k), out
-	act(p, "P", c.at.time, uint64(v))
-	return nil
-}
-
-// ---- naive ----
-
-type naiveKey struct {
-	key int
-	win window.Window
-}
-
-type naiveState struct {
-	cells  map[int]int64
-	timers map[int]eventtime.Time
-}
-
-type naiveStep struct {
-	lateness int64
-	w        eventtime.Time
-	states   map[naiveKey]*naiveState
-	out      map[naiveKey][]string
-	late     int
-
-	k      naiveKey       // of the call
-	firing eventtime.Time // time of the element or timer
-	kind   byte           // 'P', 'T' or 'X'
-}
-
-func (n *naiveStep) clone() *naiveStep {
-	c := *n
-	c.states, c.out = map[naiveKey]*naiveState{}, map[naiveKey][]string{}
-	for k, s := range n.states {
-		t := &naiveState{map[int]int64{}, map[int]eventtime.Time{}}
-		for i, v := range s.cells {
-			t.cells[i] = v
-		}
-		for i, v := range s.timers {
-			t.timers[i] = v
-		}
-		c.states[k] = t
-	}
-	for k, l := range n.out {
-		c.out[k] = slices.Clone(l)
-	}
-	return &c
-}
-
-func (n *naiveStep) get(i int) (int64, bool) { v, ok := n.states[n.k].cells[i]; return v, ok }
-func (n *naiveStep) set(i int, v int64)      { n.states[n.k].cells[i] = v }
-func (n *naiveStep) clear(i int)             { delete(n.states[n.k].cells, i) }
-func (n *naiveStep) clearTimer(i int)        { delete(n.states[n.k].timers, i) }
-func (n *naiveStep) emit(s string)           { n.out[n.k] = append(n.out[n.k], s) }
-func (n *naiveStep) expiry(w window.Window) eventtime.Time {
-	return w.EndTime().Add(n.lateness)
-}
-
-func (n *naiveStep) setTimer(i int, at eventtime.Time) {
-	last := min(n.expiry(n.k.win), eventtime.EndOfGlobalWindow)
-	s := n.states[n.k]
-	if n.kind == 'X' {
-		return
-	}
-	if n.kind == 'T' {
-		_, pending := s.timers[i]
-		if !pending && (n.firing == last || last == eventtime.EndOfGlobalWindow && n.w >= last) {
-			return
-		}
-		at = max(at, n.firing+1)
-	} else {
-		at = max(at, min(n.firing, n.w))
-	}
-	s.timers[i] = min(at, last)
-}
-
-func (n *naiveStep) call(kind byte, what string, k naiveKey, at, stamp eventtime.Time, x uint64) {
-	if n.states[k] == nil {
-		n.states[k] = &naiveState{map[int]int64{}, map[int]eventtime.Time{}}
-	}
-	n.k, n.kind, n.firing = k, kind, at
-	act(n, what, stamp, x)
-}
-
-func (n *naiveStep) process(k naiveKey, at eventtime.Time, x uint64) {
-	if n.w >= n.expiry(k.win) {
-		n.late++
-		return
-	}
-	n.call('P', "P", k, at, at, x)
-}
-
-func (n *naiveStep) stamp(k naiveKey, at eventtime.Time) eventtime.Time {
-	if at == k.win.EndTime() {
-		return at - 1
-	}
-	return at
-}
-
-func (n *naiveStep) fire() {
-	for k, s := range n.states {
-		for {
-			at, first := noTime, -1
-			for i := range nTimers {
-				if t, ok := s.timers[i]; ok && t < at {
-					at, first = t, i
-				}
-			}
-			if at > n.w {
-				break
-			}
-			delete(s.timers, first)
-			n.call('T', fmt.Sprintf("T%d", first), k, at, n.stamp(k, at), uint64(k.key))
-		}
-	}
-}
-
-func (n *naiveStep) watermark(w eventtime.Time) {
-	n.w = w
-	n.fire()
-	for k, s := range n.states {
-		if x := n.expiry(k.win); x <= w {
-			if len(s.cells) > 0 {
-				n.call('X', "X", k, x, n.stamp(k, min(x, eventtime.EndOfGlobalWindow)), uint64(k.key))
-			}
-			delete(n.states, k)
-		}
 	}
 }
 
@@ -303,6 +87,7 @@ type keyedWalk[K comparable] struct {
 	naive *naiveStep
 	now   eventtime.Time // about where elements are
 	w     eventtime.Time
+	clock eventtime.Time // processing time
 
 	pending   KeyedSnapshot
 	pendingAt *keyedPoint
@@ -317,6 +102,7 @@ type keyedPoint struct {
 	w     eventtime.Time
 	told  eventtime.Time
 	now   eventtime.Time
+	clock eventtime.Time
 	naive *naiveStep
 	out   map[naiveKey][]string
 	late  int
@@ -333,6 +119,7 @@ func walkKeyed[K comparable](seed uint64, key func(*rand.Rand, int) K, stats *ke
 		global: r.IntN(3) == 0, always: r.IntN(4) == 0, cache: []int64{0, 3000, 1 << 20}[r.IntN(3)],
 		lateness: []int64{0, 2000}[r.IntN(2)],
 		out:      map[naiveKey][]string{}, w: eventtime.Min, now: eventtime.Time(r.Int64N(8_000_000) - 4_000_000),
+		clock: eventtime.Time(r.Int64N(8_000_000)),
 	}
 	for i := range 12 {
 		b, err := kc.Append(nil, key(r, i))
@@ -341,7 +128,7 @@ func walkKeyed[K comparable](seed uint64, key func(*rand.Rand, int) K, stats *ke
 		}
 		w.index[string(b)] = i
 	}
-	w.naive = &naiveStep{lateness: w.lateness, w: eventtime.Min, states: map[naiveKey]*naiveState{}, out: map[naiveKey][]string{}}
+	w.naive = &naiveStep{lateness: w.lateness, w: eventtime.Min, clock: w.clock, passed: eventtime.Min, states: map[naiveKey]*naiveState{}, out: map[naiveKey][]string{}}
 	w.completed = w.point(nil, eventtime.Min)
 	if err := w.open(nil); err != nil {
 		return err
@@ -356,15 +143,24 @@ func walkKeyed[K comparable](seed uint64, key func(*rand.Rand, int) K, stats *ke
 			return fmt.Errorf("at the end: %w", err)
 		}
 	}
-	if n := w.op.state.resident + w.op.wakes.table.resident + len(w.op.state.segments) + len(w.op.wakes.table.segments); n != 0 {
+	o := w.op
+	if n := o.state.resident + o.wakes.table.resident + o.clock.table.resident + o.holds.table.resident +
+		len(o.state.segments) + len(o.wakes.table.segments) + len(o.holds.table.segments); n != 0 {
 		return fmt.Errorf("at the end %d entries and segments are left", n)
 	}
 	stats.late += w.late
+	stats.atExpiry += w.naive.flushed
 	for _, lines := range w.out {
 		for _, l := range lines {
 			switch l[0] {
 			case 'T':
 				stats.fired++
+			case 'C':
+				stats.clocked++
+			case 'E', 'P':
+				if l[1] == '(' {
+					stats.tags++
+				}
 			case 'X':
 				stats.expired++
 			}
@@ -401,16 +197,18 @@ func (w *keyedWalk[K]) open(p *keyedPoint) error {
 			return err
 		}
 	}
-	prog := &keyedProgram[K]{index: w.idx}
+	now := func() eventtime.Time { return w.clock }
+	prog := &keyedProgram[K]{index: w.idx, clock: now}
 	w.op = NewKeyedParDo(KeyedSpec[K, int64, string]{
 		Key: w.coder, Lateness: w.lateness, LateTo: true,
 		Fns: KeyedFns[K, int64, string]{Declare: prog.declare, Process: prog.process},
 	}).(*keyedParDo[K, int64, string])
+	prog.op = w.op
 	w.m = &Metrics{}
 	oc := &OpenContext{
 		Context: context.Background(), Subtask: connector.Subtask{Parallelism: 1}, Groups: testGroups,
 		Outputs: []Output{outputFunc(w.take), outputFunc(func(b Batch) error { w.late += b.Len(); return nil })},
-		Backend: b, CacheMax: w.cache, Track: true, Metrics: w.m, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Backend: b, CacheMax: w.cache, Track: true, Metrics: w.m, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)), Now: now,
 	}
 	if p != nil {
 		oc.Restore = &OpRestore{Checkpoint: 1, Blob: p.blob, Watermark: p.told}
@@ -436,10 +234,14 @@ func (w *keyedWalk[K]) take(b Batch) error {
 }
 
 func (w *keyedWalk[K]) step() error {
-	switch n := w.r.IntN(10); {
+	switch n := w.r.IntN(12); {
 	case n < 5:
 		return w.process()
-	case n < 8:
+	case n < 7:
+		w.clock += eventtime.Time(w.r.Int64N([]int64{2, 50, 400, 3000, 60_000, 3_000_000, 200_000_000}[w.r.IntN(7)]) + 1)
+		w.naive.clock = w.clock
+		return w.advance()
+	case n < 10:
 		by := []int64{1, 50, 400, 3000, 60_000, 3_000_000, 200_000_000}[w.r.IntN(7)]
 		if w.r.IntN(2) == 0 {
 			by = min(by, 1000)
@@ -469,7 +271,7 @@ func (w *keyedWalk[K]) process() error {
 	if err := w.op.Process(0, rows); err != nil {
 		return err
 	}
-	if err := w.check(); err != nil {
+	if err := w.tick(); err != nil {
 		return fmt.Errorf("after a batch: %w", err)
 	}
 	return w.rest()
@@ -512,16 +314,45 @@ func (w *keyedWalk[K]) advance() error {
 			w.stats.inFiring++
 		}
 	}
-	if err := w.check(); err != nil {
+	if err := w.tick(); err != nil {
 		return fmt.Errorf("after watermark %v: %w", w.w, err)
 	}
 	return nil
 }
 
+// tick does what is due by the clock, in slices, as advance does.
+func (w *keyedWalk[K]) tick() error {
+	w.naive.tick()
+	for n := 0; w.op.NextClock() <= w.clock; n++ {
+		if n > 200_000 {
+			return fmt.Errorf("time %v of the clock is never done", w.clock)
+		}
+		done := false
+		for !done {
+			var err error
+			if done, err = w.op.Clock(w.clock, 1+w.r.IntN(20)); err != nil {
+				return err
+			}
+			if done {
+				break
+			}
+			crashed, err := w.between()
+			if err != nil {
+				return err
+			}
+			if crashed {
+				w.stats.inFiring++
+				return w.advance()
+			}
+		}
+	}
+	return w.check()
+}
+
 // point is the present. In the midst of a firing the twin is ahead: what it emitted is compared when the
 // firing ends.
 func (w *keyedWalk[K]) point(blob []byte, told eventtime.Time) *keyedPoint {
-	p := &keyedPoint{blob: blob, w: w.w, told: told, now: w.now, naive: w.naive.clone(), late: w.late, out: map[naiveKey][]string{}}
+	p := &keyedPoint{blob: blob, w: w.w, told: told, now: w.now, clock: w.clock, naive: w.naive.clone(), late: w.late, out: map[naiveKey][]string{}}
 	for k, l := range w.out {
 		p.out[k] = slices.Clone(l)
 	}
@@ -589,7 +420,7 @@ func (w *keyedWalk[K]) crash() error {
 	p := w.completed
 	w.stats.crashes++
 	w.pending = nil
-	w.w, w.now, w.naive, w.late = p.w, p.now, p.naive.clone(), p.late
+	w.w, w.now, w.clock, w.naive, w.late = p.w, p.now, p.clock, p.naive.clone(), p.late
 	w.out = map[naiveKey][]string{}
 	for k, l := range p.out {
 		w.out[k] = slices.Clone(l)
@@ -612,15 +443,28 @@ func (w *keyedWalk[K]) check() error {
 	if w.late != w.naive.late {
 		return fmt.Errorf("%d elements were late, want %d", w.late, w.naive.late)
 	}
+	if w.naive.wrong != "" {
+		return errors.New(w.naive.wrong)
+	}
 	o := w.op
+	if got, want := max(o.passed, min(o.w, o.Hold())), w.naive.passed; got != want || o.Hold() != w.naive.hold() {
+		return fmt.Errorf("the watermark of the outputs is %d, held at %d; want %d and %d", got, o.Hold(), want, w.naive.hold())
+	}
+	if o.Hold() < o.w {
+		w.stats.held++
+	}
 	w.stats.spilledState += o.state.spilled
-	w.stats.spilledIdx += o.wakes.table.spilled
-	w.stats.minutes += len(o.wakes.levels[1].buckets)
-	w.stats.days += len(o.wakes.levels[2].buckets)
-	for name, used := range map[string][2]int64{"state": {o.state.used, o.state.max}, "index": {o.wakes.table.used, o.wakes.table.max}} {
-		if used[0] > used[1] {
-			return fmt.Errorf("the %s has %d bytes, its limit is %d", name, used[0], used[1])
+	indexes := map[string]*buckets[K]{"wake-ups": &o.wakes.buckets, "clock": &o.clock.buckets, "holds": &o.holds.buckets}
+	for name, x := range indexes {
+		w.stats.spilledIdx += x.table.spilled
+		w.stats.minutes += len(x.levels[1].buckets)
+		w.stats.days += len(x.levels[2].buckets)
+		if x.table.used > x.table.max {
+			return fmt.Errorf("the index of %s has %d bytes, its limit is %d", name, x.table.used, x.table.max)
 		}
+	}
+	if o.state.used > o.state.max {
+		return fmt.Errorf("the state has %d bytes, its limit is %d", o.state.used, o.state.max)
 	}
 	used := int64(0)
 	for _, s := range o.state.segments {
@@ -633,66 +477,26 @@ func (w *keyedWalk[K]) check() error {
 	if used != o.state.used {
 		return fmt.Errorf("the states take %d bytes, %d are counted", used, o.state.used)
 	}
-	return w.checkIndex()
+	return w.checkState()
 }
 
-// checkIndex checks the invariants of docs/design/timers.md. No firing is unfinished.
-func (w *keyedWalk[K]) checkIndex() error {
+// checkState checks the invariants of docs/design/timers.md. No firing is unfinished.
+func (w *keyedWalk[K]) checkState() error {
 	o := w.op
 	states, err := dump(o.state, w.coder, 0)
 	if err != nil {
 		return err
 	}
-	wakes, err := dump(o.wakes.table, wakeKeys[K]{w.coder}, 16)
-	if err != nil {
-		return err
-	}
-	for i, t := range o.wakes.horizons() {
-		if t <= min(o.w, lastTimer) {
+	for i := range levels - 1 {
+		if t := o.wakes.horizons()[i]; t <= min(o.w, lastTimer) {
 			return fmt.Errorf("level %d ends at %v, not beyond watermark %v", i, t, o.w)
 		}
 	}
-	n := 0
 	for at, s := range states {
 		k := naiveKey{w.index[at.key], at.win}
-		_, next := s.next()
-		want := w.naive.states[k]
-		if want == nil || len(want.cells) == 0 && len(want.timers) == 0 && s.wake == noTime {
-			return fmt.Errorf("key %d has a state with nothing in it", k.key)
+		if err := w.checkKey(k, &s); err != nil {
+			return fmt.Errorf("key %d of window %v: %w", k.key, k.win, err)
 		}
-		for i := range nTimers {
-			t, ok := want.timers[i]
-			if !ok {
-				t = noTime
-			}
-			if s.timers[i] != t {
-				return fmt.Errorf("timer %d of key %d is at %d, want %d", i, k.key, s.timers[i], t)
-			}
-		}
-		for i := range nCells {
-			v, ok := want.cells[i]
-			got, is := s.cells[i].(*int64)
-			if is != ok || ok && *got != v {
-				return fmt.Errorf("cell %d of key %d is %v, want %v (%v)", i, k.key, s.cells[i], v, ok)
-			}
-		}
-		if s.wake > next {
-			return fmt.Errorf("key %d wakes up at %d, after its timer at %d", k.key, s.wake, next)
-		}
-		if s.wake == noTime {
-			continue
-		}
-		n++
-		key, err := wakeKeys[K]{w.coder}.Append(nil, wakeKey[K]{w.key(w.r, k.key), k.win})
-		if err != nil {
-			return err
-		}
-		if got, ok := wakes[dumped{o.wakes.bucket(s.wake), string(key)}]; !ok || got != s.wake {
-			return fmt.Errorf("key %d wakes up at %d, the index has %v (%v)", k.key, s.wake, got, ok)
-		}
-	}
-	if n != len(wakes) {
-		return fmt.Errorf("%d states have a wake-up, the index has %d", n, len(wakes))
 	}
 	for k, s := range w.naive.states {
 		if len(s.cells)+len(s.timers) > 0 && !slices.ContainsFunc(keysOf(states), func(d dumped) bool {
@@ -700,6 +504,85 @@ func (w *keyedWalk[K]) checkIndex() error {
 		}) {
 			return fmt.Errorf("key %d of window %v has lost its state", k.key, k.win)
 		}
+	}
+	err = w.checkIndex(&o.wakes.buckets, states, func(s *keyState) eventtime.Time { return s.wake })
+	if err == nil {
+		err = w.checkIndex(&o.clock.buckets, states, func(s *keyState) eventtime.Time { return s.more.clock })
+	}
+	if err == nil {
+		err = w.checkIndex(&o.holds.buckets, states, func(s *keyState) eventtime.Time { return s.more.hold })
+	}
+	return err
+}
+
+// checkKey checks the state of a key against the naive one.
+func (w *keyedWalk[K]) checkKey(k naiveKey, s *keyState) error {
+	o, want := w.op, w.naive.states[k]
+	if want == nil || len(want.cells) == 0 && len(want.timers) == 0 && !s.wakes() {
+		return errors.New("it has a state with nothing in it")
+	}
+	n := 0
+	for i, t := range allTimers {
+		at, out := noTime, noTime
+		d := o.decl.timers[slices.IndexFunc(o.decl.timers, func(d *timer) bool { return d.name == t.name })]
+		if !t.family {
+			at, out = s.timers[d.slot], s.more.outs[d.slot]
+		} else if j, ok := s.more.find(d, t.tag); ok {
+			at, out = s.more.tags[d.by][j].at, s.more.tags[d.by][j].out
+		}
+		p, ok := want.timers[i]
+		if !ok {
+			p = naiveTimer{at: noTime, out: noTime}
+		} else if t.family {
+			n++
+		}
+		if at != p.at || out != p.out {
+			return fmt.Errorf("timer %v is at %d with output at %d, want %d and %d", t, at, out, p.at, p.out)
+		}
+	}
+	if got := len(s.more.tags[byWatermark]) + len(s.more.tags[byClock]); got != n {
+		return fmt.Errorf("%d tags are pending, want %d", got, n)
+	}
+	for i := range nCells {
+		v, ok := want.cells[i]
+		got, is := s.cells[i].(*int64)
+		if is != ok || ok && *got != v {
+			return fmt.Errorf("cell %d is %v, want %v (%v)", i, s.cells[i], v, ok)
+		}
+	}
+	_, next := o.schema.next(s, byWatermark)
+	_, clock := o.schema.next(s, byClock)
+	hold := o.schema.leastHold(s)
+	if s.wake > next || s.more.clock > clock || (s.more.hold == noTime) != (hold == noTime) || s.more.hold < hold {
+		return fmt.Errorf("it wakes up at %d and %d, after its timers at %d and %d, or holds at %d, for %d", s.wake, s.more.clock, next, clock, s.more.hold, hold)
+	}
+	return nil
+}
+
+// checkIndex checks that an index has what the states say, and nothing else.
+func (w *keyedWalk[K]) checkIndex(x *buckets[K], states map[dumped]keyState, of func(*keyState) eventtime.Time) error {
+	entries, err := dump(x.table, wakeKeys[K]{w.coder}, 16)
+	if err != nil {
+		return err
+	}
+	n := 0
+	for at, s := range states {
+		t := of(&s)
+		if t == noTime {
+			continue
+		}
+		n++
+		k := w.index[at.key]
+		key, err := wakeKeys[K]{w.coder}.Append(nil, wakeKey[K]{w.key(w.r, k), at.win})
+		if err != nil {
+			return err
+		}
+		if got, ok := entries[dumped{x.bucket(t), string(key)}]; !ok || got != t {
+			return fmt.Errorf("key %d is to be in table %d at %d, which has %v (%v)", k, x.table.id, t, got, ok)
+		}
+	}
+	if n != len(entries) {
+		return fmt.Errorf("%d states have an entry in table %d, which has %d", n, x.table.id, len(entries))
 	}
 	return nil
 }

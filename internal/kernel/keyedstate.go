@@ -1,8 +1,8 @@
 package kernel
 
 import (
+	"bytes"
 	"encoding/binary"
-	"errors"
 	"fmt"
 
 	"github.com/millstream/millstream/internal/cell"
@@ -12,28 +12,18 @@ import (
 // keyState is what a keyed step keeps for a key and window.
 type keyState struct {
 	cells  cell.Slots
-	timers []eventtime.Time // by index; noTime: not pending
+	timers []eventtime.Time // by slot; noTime: not pending
 	wake   eventtime.Time   // of the entry in the index of wake-ups; noTime: there is none
+	more   *moreTimers      // nil if nothing of it is used
 }
 
 // noTime is after every time.
 const noTime = eventtime.Max + 1
 
-// next returns the pending timer that fires first, and noTime if there is none.
-func (k *keyState) next() (index int, at eventtime.Time) {
-	at = noTime
-	for i, t := range k.timers {
-		if t < at {
-			index, at = i, t
-		}
-	}
-	return index, at
-}
-
 // hasCell says whether a cell is set.
 func (k *keyState) hasCell() bool {
 	for _, c := range k.cells {
-		if c != nil {
+		if _, hidden := c.(*looks); c != nil && !hidden {
 			return true
 		}
 	}
@@ -44,18 +34,21 @@ func (k *keyState) hasCell() bool {
 // (docs/format/keyed-state.md). It is a coder.Coder[keyState].
 type schema struct {
 	cells  []cell.Decl
-	timers []string
+	timers []*timer // and families, in the order of declaration
+	slots  []*timer // that are no families: those of event time, then the others
+	events int      // slots of event time
+	clocks bool     // some are not of event time, or families: every key has a moreTimers
 	ids    []uint64 // of cells, then of timers
-	next   uint64   // id for the next new name
+	free   uint64   // id for the next new name
 	buf    []byte
 }
 
 const (
-	kindCell  = 'c'
-	kindTimer = 't'
+	kindCell = 'c'
 
 	wakeID         = 0
-	schemaVersion  = 1
+	schemaVersion  = 2
+	firstVersion   = 1 // without timers of processing time and holds
 	maxNames       = 1 << 16
 	slotBytes      = 16
 	timerTimeBytes = 8
@@ -66,14 +59,24 @@ type fieldName struct {
 	name string
 }
 
+// kindsOfTimer are the kinds of names of timers, and of families.
+var kindsOfTimer = [2][domains]byte{{'t', 'p'}, {'T', 'P'}}
+
+func (t *timer) kind() byte {
+	if t.family {
+		return kindsOfTimer[1][t.by]
+	}
+	return kindsOfTimer[0][t.by]
+}
+
 // newSchema gives ids: those that stored says, and new ones to names that it does not have.
-func newSchema(cells []cell.Decl, timers []*timer, stored map[fieldName]uint64, next uint64) *schema {
-	s := &schema{cells: cells, next: max(next, 1)}
+func newSchema(cells []cell.Decl, timers []*timer, stored map[fieldName]uint64, free uint64) *schema {
+	s := &schema{cells: cells, timers: timers, free: max(free, 1)}
 	add := func(n fieldName) {
 		id, ok := stored[n]
 		if !ok {
-			id = s.next
-			s.next++
+			id = s.free
+			s.free++
 		}
 		s.ids = append(s.ids, id)
 	}
@@ -81,23 +84,37 @@ func newSchema(cells []cell.Decl, timers []*timer, stored map[fieldName]uint64, 
 		add(fieldName{kindCell, c.Name})
 	}
 	for _, t := range timers {
-		s.timers = append(s.timers, t.name)
-		add(fieldName{kindTimer, t.name})
+		add(fieldName{t.kind(), t.name})
 	}
+	s.placeTimers()
 	return s
 }
 
+// keyedBlob is what a restored operator must know beside its schema.
+type keyedBlob struct {
+	indexes [3]horizons // of the wake-ups by the watermark, those by the clock, and the holds
+	first   bool        // of the first version: it has only the first of indexes
+	passed  eventtime.Time
+	fired   eventtime.Time // of cells with a TTL
+}
+
 // appendBlob encodes what a restored operator must know.
-func (s *schema) appendBlob(dst []byte, h horizons) []byte {
-	dst = h.append(append(dst, schemaVersion))
-	dst = binary.AppendUvarint(dst, s.next)
+func (s *schema) appendBlob(dst []byte, b keyedBlob) []byte {
+	dst = append(dst, schemaVersion)
+	for _, h := range b.indexes {
+		dst = h.append(dst)
+	}
+	dst = binary.AppendVarint(dst, int64(b.passed))
+	dst = binary.AppendVarint(dst, int64(b.fired))
+	dst = binary.AppendUvarint(dst, s.free)
 	dst = binary.AppendUvarint(dst, uint64(len(s.ids)))
 	for i, id := range s.ids {
 		kind, name := byte(kindCell), ""
 		if i < len(s.cells) {
 			name = s.cells[i].Name
 		} else {
-			kind, name = kindTimer, s.timers[i-len(s.cells)]
+			t := s.timers[i-len(s.cells)]
+			kind, name = t.kind(), t.name
 		}
 		dst = binary.AppendUvarint(append(dst, kind), id)
 		dst = binary.AppendUvarint(dst, uint64(len(name)))
@@ -106,15 +123,31 @@ func (s *schema) appendBlob(dst []byte, h horizons) []byte {
 	return dst
 }
 
-func parseBlob(src []byte) (h horizons, next uint64, names map[fieldName]uint64, err error) {
-	bad := func(what string) (horizons, uint64, map[fieldName]uint64, error) {
-		return h, 0, nil, fmt.Errorf("restore keyed state: %s of its description is malformed", what)
+func parseBlob(src []byte) (b keyedBlob, free uint64, names map[fieldName]uint64, err error) {
+	bad := func(what string) (keyedBlob, uint64, map[fieldName]uint64, error) {
+		return b, 0, nil, fmt.Errorf("restore keyed state: %s of its description is malformed", what)
 	}
-	if len(src) == 0 || src[0] != schemaVersion {
+	if len(src) == 0 || src[0] < firstVersion || src[0] > schemaVersion {
 		return bad("the version")
 	}
-	if h, src, err = decodeHorizons(src[1:]); err != nil {
-		return bad("a horizon")
+	b.first, b.passed = src[0] == firstVersion, eventtime.Min
+	src = src[1:]
+	for i := range b.indexes {
+		if b.first && i > 0 {
+			break
+		}
+		if b.indexes[i], src, err = decodeHorizons(src); err != nil {
+			return bad("a horizon")
+		}
+	}
+	if !b.first {
+		for _, t := range []*eventtime.Time{&b.passed, &b.fired} {
+			v, w := binary.Varint(src)
+			if *t = eventtime.Time(v); w <= 0 || *t != eventtime.Clamp(*t) {
+				return bad("a watermark")
+			}
+			src = src[w:]
+		}
 	}
 	uvarint := func() (v uint64, ok bool) {
 		v, w := binary.Uvarint(src)
@@ -124,21 +157,21 @@ func parseBlob(src []byte) (h horizons, next uint64, names map[fieldName]uint64,
 		src = src[w:]
 		return v, true
 	}
-	next, ok := uvarint()
+	free, ok := uvarint()
 	n, ok2 := uvarint()
 	if !ok || !ok2 || n > maxNames {
 		return bad("the number of names")
 	}
 	names = map[fieldName]uint64{}
 	for range n {
-		if len(src) == 0 || src[0] != kindCell && src[0] != kindTimer {
+		if len(src) == 0 || !knownKind(src[0]) {
 			return bad("a name")
 		}
 		kind := src[0]
 		src = src[1:]
 		id, ok := uvarint()
 		l, ok2 := uvarint()
-		if !ok || !ok2 || l > uint64(len(src)) || id == wakeID || id >= next {
+		if !ok || !ok2 || l > uint64(len(src)) || id == wakeID || id >= free {
 			return bad("a name")
 		}
 		names[fieldName{kind, string(src[:l])}] = id
@@ -147,24 +180,28 @@ func parseBlob(src []byte) (h horizons, next uint64, names map[fieldName]uint64,
 	if len(src) > 0 {
 		return bad("the end")
 	}
-	return h, next, names, nil
+	return b, free, names, nil
+}
+
+func knownKind(kind byte) bool {
+	return kind == kindCell || bytes.IndexByte(kindsOfTimer[0][:], kind) >= 0 || bytes.IndexByte(kindsOfTimer[1][:], kind) >= 0
 }
 
 // newState is the state of a key that has nothing yet.
 func (s *schema) newState() keyState {
 	k := keyState{cells: make(cell.Slots, len(s.cells)), wake: noTime}
-	if n := len(s.timers); n > 0 {
-		k.timers = make([]eventtime.Time, n)
-		for i := range k.timers {
-			k.timers[i] = noTime
-		}
+	if n := len(s.slots); n > 0 {
+		k.timers = noTimes(n)
+	}
+	if s.clocks {
+		k.more = s.newMore()
 	}
 	return k
 }
 
 // size is the memory of a keyState beyond its struct.
 func (s *schema) size(k *keyState) int {
-	n := slotBytes*len(k.cells) + timerTimeBytes*len(k.timers)
+	n := slotBytes*len(k.cells) + timerTimeBytes*len(k.timers) + k.more.size()
 	for i, c := range k.cells {
 		if c != nil {
 			n += s.cells[i].Size(c)
@@ -181,14 +218,7 @@ func (s *schema) Append(dst []byte, k keyState) ([]byte, error) {
 			n++
 		}
 	}
-	for _, t := range k.timers {
-		if t != noTime {
-			n++
-		}
-	}
-	if k.wake != noTime {
-		n++
-	}
+	n += s.timerFields(&k)
 	out := binary.AppendUvarint(dst, uint64(n))
 	for i, c := range k.cells {
 		if c == nil {
@@ -203,22 +233,7 @@ func (s *schema) Append(dst []byte, k keyState) ([]byte, error) {
 		out = binary.AppendUvarint(out, uint64(len(b)))
 		out = append(out, b...)
 	}
-	for i, t := range k.timers {
-		if t != noTime {
-			out = s.appendTime(out, s.ids[len(s.cells)+i], t)
-		}
-	}
-	if k.wake != noTime {
-		out = s.appendTime(out, wakeID, k.wake)
-	}
-	return out, nil
-}
-
-func (s *schema) appendTime(dst []byte, id uint64, t eventtime.Time) []byte {
-	s.buf = binary.AppendVarint(s.buf[:0], int64(t))
-	dst = binary.AppendUvarint(dst, id)
-	dst = binary.AppendUvarint(dst, uint64(len(s.buf)))
-	return append(dst, s.buf...)
+	return s.appendTimers(out, &k), nil
 }
 
 // Decode implements coder.Coder.
@@ -250,10 +265,7 @@ func (s *schema) Decode(src []byte) (keyState, []byte, error) {
 
 func (s *schema) decodeField(k *keyState, id uint64, content []byte) (err error) {
 	if id == wakeID {
-		if err = decodeTime(&k.wake, content); err != nil {
-			return fmt.Errorf("wake-up: %w", err)
-		}
-		return nil
+		return s.decodeWake(k, content)
 	}
 	for i, known := range s.ids {
 		switch {
@@ -268,25 +280,12 @@ func (s *schema) decodeField(k *keyState, id uint64, content []byte) (err error)
 				return fmt.Errorf("cell %q: %w", s.cells[i].Name, err)
 			}
 		default:
-			t := i - len(s.cells)
-			if err = decodeTime(&k.timers[t], content); err != nil {
-				return fmt.Errorf("timer %q: %w", s.timers[t], err)
+			t := s.timers[i-len(s.cells)]
+			if err = s.decodeTimer(k, t, content); err != nil {
+				return fmt.Errorf("timer %q: %w", t.name, err)
 			}
 		}
 		return nil
 	}
 	return nil // of a cell or timer that is no longer declared
-}
-
-// decodeTime sets t, which must not be set yet.
-func decodeTime(t *eventtime.Time, src []byte) error {
-	v, w := binary.Varint(src)
-	if w <= 0 || w != len(src) || eventtime.Time(v) != eventtime.Clamp(eventtime.Time(v)) {
-		return fmt.Errorf("%x is not a time", src)
-	}
-	if *t != noTime {
-		return errors.New("stored twice")
-	}
-	*t = eventtime.Time(v)
-	return nil
 }

@@ -122,6 +122,12 @@ type OpenContext struct {
 	Metrics   *Metrics
 	Logger    *slog.Logger
 	Now       func() eventtime.Time // processing time, as users see it; see Graph.Clock
+	// Elapsed is the time of the scheduler in ms, which goes on also where a script moves Now.
+	Elapsed func() eventtime.Time
+	// Go runs run in a goroutine that the host owns and waits for, and then, between two other calls of the operator, done in that
+	// of the subtask. The context of run is cancelled with the subtask, or by the function that Go returns, which is to be called
+	// once done was. See Async.
+	Go func(run func(context.Context), done func()) (cancel func())
 	// Wake makes an idle source be polled, and an operator whose NextClock is due be called; any goroutine may call it.
 	Wake func()
 }

@@ -200,6 +200,9 @@ func (o *panes[K, A, Out]) place(e *entry[K, *windowList[A, Out]], w window.Wind
 		}
 		return &e.acc.open[0], nil
 	}
+	if o.Merging.Fn != nil {
+		return o.placeBy(e, w)
+	}
 	// Sessions before first end at or before w begins; those from end on begin at or after it ends.
 	end := len(l)
 	for end > 0 && l[end-1].win.StartTime() >= w.EndTime() {
@@ -265,7 +268,7 @@ func (o *panes[K, A, Out]) merge(windows []openWindow[A, Out], w window.Window) 
 // merge makes h what is known of two windows that have become another. Its panes are counted anew.
 func (h *header) merge(other header) {
 	h.since += other.since
-	h.onTime = h.onTime || other.onTime
+	h.onTime = h.onTime && other.onTime
 	h.late = h.late && other.late
 	h.ended = h.ended && other.ended
 	h.closed = h.closed && other.closed

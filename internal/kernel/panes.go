@@ -27,14 +27,16 @@ type panes[K comparable, A, Out any] struct {
 	all     *segment[K, *windowList[A, Out]]   // the one of state if windows merge; nil before the first key
 	windows []*segment[K, *windowList[A, Out]] // if they do not: in the order of their ends
 
+	merger merger[A, Out]
+
 	w, out eventtime.Time // watermark of the input, and of the output
 	now    eventtime.Time // processing time
 	clock  func() eventtime.Time
 	any    bool // an element came, ever: see Identity
 }
 
-// windowList is the open windows of a key, in the order of their starts, disjoint if they merge. The table has pointers, so that all lists share
-// one compiled table.
+// windowList is the open windows of a key, in the order of window.CompareStarts; sessions are disjoint. The table has pointers, so that
+// all lists share one compiled table.
 type windowList[A, Out any] struct {
 	open []openWindow[A, Out]
 	// Of the key in the indexes; noTime: it is in none. wake and clock are no later than the first of any of open.

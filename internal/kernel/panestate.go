@@ -29,7 +29,7 @@ func (o *panes[K, A, Out]) Snapshot(checkpoint int64, base bool) (OpSnapshot, er
 		blob = o.holds.horizons().append(blob)
 		tables = append(tables, o.holds.table)
 	}
-	p, err := cutTogether(base, tables...)
+	p, err := cutTogether(base, o.state.backend, tables...)
 	if err != nil {
 		return OpSnapshot{}, fmt.Errorf("checkpoint %d: %w", checkpoint, err)
 	}
@@ -77,7 +77,7 @@ func (o *panes[K, A, Out]) sizer() func(**windowList[A, Out]) int {
 		if l == nil {
 			return 0
 		}
-		n := int(unsafe.Sizeof(*l)) + cap(l.open) * int(unsafe.Sizeof(openWindow[A, Out]{}))
+		n := int(unsafe.Sizeof(*l)) + cap(l.open)*int(unsafe.Sizeof(openWindow[A, Out]{}))
 		for i := range l.open {
 			s := &l.open[i]
 			if o.Size != nil {

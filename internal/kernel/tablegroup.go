@@ -19,18 +19,15 @@ type cutPart interface {
 	Companion() []byte
 }
 
-// cutTable is a *Table of any types.
+// cutTable is a *Table of any type.
 type cutTable interface {
 	cutPart(renewBase bool) (cutPart, error)
-	snapshotBackend() (statebackend.Snapshot, error)
 }
 
 func (t *Table[K, A]) cutPart(renewBase bool) (cutPart, error) { return t.cut(renewBase) }
 
-func (t *Table[K, A]) snapshotBackend() (statebackend.Snapshot, error) { return t.backend.Snapshot() }
-
 // cutTogether closes the epochs of tables that share a backend.
-func cutTogether(renewBase bool, tables ...cutTable) (*groupSnapshot, error) {
+func cutTogether(renewBase bool, backend statebackend.Backend, tables ...cutTable) (*groupSnapshot, error) {
 	g := &groupSnapshot{}
 	for _, t := range tables {
 		p, err := t.cutPart(renewBase)
@@ -41,7 +38,7 @@ func cutTogether(renewBase bool, tables ...cutTable) (*groupSnapshot, error) {
 	}
 	if renewBase {
 		var err error
-		if g.base, err = tables[0].snapshotBackend(); err != nil {
+		if g.base, err = backend.Snapshot(); err != nil {
 			return nil, fmt.Errorf("snapshot the state backend: %w", err)
 		}
 	}

@@ -61,22 +61,24 @@ func (x *wakeups[K]) fire(w eventtime.Time, budget *int, wake func(k wakeKey[K],
 	}
 }
 
-// waiting is what fire has found and not woken, beginning with what it wakes now.
-func (x *wakeups[K]) waiting() []wakeKey[K] { return x.due[x.next:] }
-
-// soonest is no later than the first wake-up; noTime if there is none.
+// soonest is no later than the first wake-up, and noTime if there is none. It is before all time while fire has not come to
+// its end.
 func (x *wakeups[K]) soonest() eventtime.Time {
-	if x.peeked != nil || x.next < len(x.due) {
+	if x.next < len(x.due) || x.peeked != nil || x.leaving() != nil {
 		return eventtime.Min
 	}
-	t := noTime
 	for i := range x.levels {
-		if b := x.levels[i].buckets; len(b) > 0 {
-			t = min(t, max(b[0].win.StartTime(), eventtime.Time(b[0].fireAt)))
+		for _, s := range x.levels[i].buckets {
+			if s.fireAt != never {
+				return eventtime.Time(s.fireAt)
+			}
 		}
 	}
-	return t
+	return noTime
 }
+
+// waiting is what fire has found and not woken, beginning with what it wakes now.
+func (x *wakeups[K]) waiting() []wakeKey[K] { return x.due[x.next:] }
 
 // find appends to dst some of the keys and windows whose wake-ups are at or before w, about budget of them.
 // Each is appended again until its wake-up has moved, which must be before the next call. done says that

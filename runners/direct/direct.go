@@ -48,6 +48,10 @@ type Options struct {
 	// ReadBatch too if that is less than what a source reads at once.
 	// 0: never.
 	RestoreEvery int
+	// Crash, if set, is called at each start of the job with a function that breaks it off, from any
+	// goroutine: without a checkpoint, as a crash does. The job is then restored from its last checkpoint, or starts anew.
+	// It is for tests.
+	Crash func(crash func())
 	// Overtaking takes checkpoints whose barriers overtake elements (unaligned).
 	Overtaking bool
 	// NoChecks leaves out the checks of the author's mistakes.
@@ -214,6 +218,14 @@ func (r *runner) attempt() (again bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	var over atomic.Bool
+	if r.o.Crash != nil {
+		r.o.Crash(func() {
+			if !over.Load() {
+				job.Cancel(errRestore)
+			}
+		})
+	}
 	job.Start()
 	var outcome error
 	coordinate := func() { outcome = r.coordinate(job, keeper) }
@@ -226,6 +238,7 @@ func (r *runner) attempt() (again bool, err error) {
 		coordinate()
 	}
 	err = job.Wait()
+	over.Store(true)
 	if _, perr := r.persist(keeper); err == nil { // of a checkpoint that failed: its bases are to be released
 		err = perr
 	}

@@ -222,6 +222,9 @@ func Run(ctx context.Context, c Config, p Program) error {
 	if err != nil {
 		return err
 	}
+	if g.Clock != nil && len(g.Clock.Movers) > 0 {
+		return fmt.Errorf("step %q: its script moves the processing time, which on several machines is that of the machines: leave Clock and AdvanceClock out, or run it with the direct runner", g.Clock.Movers[0])
+	}
 	exe, err := executableDigest()
 	if err != nil {
 		return err

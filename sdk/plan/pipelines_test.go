@@ -54,15 +54,21 @@ func (s *split) ProcessElement(_ *sdk.ProcessContext, c click, _ *sdk.Emitter[cl
 	return nil
 }
 
-// visits has a cell, a timer, and code for the end of a window.
+// visits has a cell, timers of each kind, and code for the end of a window.
 type visits struct{ n state.Value[int64] }
 
 func (v *visits) Declare(d *sdk.KeyedDecl) {
 	v.n = state.NewValue[int64](d, "n")
 	sdk.EventTimer(d, "quiet", v.flush)
+	sdk.ProcessingTimer(d, "flush", v.flush)
+	sdk.EventTimerFamily(d, "pages", v.flushPage)
+	sdk.ProcessingTimerFamily(d, "soon", v.flushPage)
 	sdk.OnWindowExpiry(d, v.flush)
 }
 func (v *visits) ProcessElement(*sdk.ProcessContext, string, click, *sdk.Emitter[string]) error {
+	return nil
+}
+func (v *visits) flushPage(*sdk.ProcessContext, string, string, *sdk.Emitter[string]) error {
 	return nil
 }
 func (v *visits) flush(*sdk.ProcessContext, string, *sdk.Emitter[string]) error { return nil }

@@ -23,7 +23,9 @@ import (
 
 var update = flag.Bool("plan.update", false, "write the golden files of testdata anew")
 
-var pipelines = map[string]func(*sdk.Pipeline){"steps": steps, "windows": windows, "scopes": scopes, "types": types, "triggers": triggers}
+var pipelines = map[string]func(*sdk.Pipeline){
+	"steps": steps, "windows": windows, "ownwindows": ownWindows, "scopes": scopes, "types": types, "triggers": triggers,
+}
 
 func graph(t *testing.T, build func(*sdk.Pipeline)) *kernel.Graph {
 	t.Helper()
@@ -111,7 +113,11 @@ func payloads(t *testing.T, p *pipepb.Pipeline) []byte {
 	}
 	for _, id := range slices.Sorted(maps.Keys(p.Components.WindowingStrategies)) {
 		w := p.Components.WindowingStrategies[id]
-		fmt.Fprintf(&b, "%q %s %s\n", id, w.WindowFn.Urn, text(t, payloadOf(t, w.WindowFn)))
+		if m := payloadOf(t, w.WindowFn); m != nil || len(w.WindowFn.Payload) == 0 {
+			fmt.Fprintf(&b, "%q %s %s\n", id, w.WindowFn.Urn, text(t, m))
+		} else {
+			fmt.Fprintf(&b, "%q %s %s\n", id, w.WindowFn.Urn, w.WindowFn.Payload)
+		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(p.Components.Coders)) {
 		c := p.Components.Coders[id]

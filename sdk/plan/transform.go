@@ -111,7 +111,7 @@ func (b *builder) spec(n *kernel.Node) (*pipepb.FunctionSpec, string, error) {
 	switch n.Kind {
 	case "read":
 		return beam(urnRead, &pipepb.ReadPayload{Source: fn, IsBounded: bounded(!n.Unbounded)})
-	case "map", "filter", "key by", "map values", "partition", "pardo":
+	case "map", "filter", "key by", "map values", "partition", "pardo", "async":
 		return beam(urnParDo, &pipepb.ParDoPayload{DoFn: fn})
 	case "keyed pardo":
 		payload, err := b.keyed(n, fn)
@@ -175,9 +175,9 @@ func (b *builder) stateCoder(n *kernel.Node, kind string) string {
 func (b *builder) keyed(n *kernel.Node, fn *pipepb.FunctionSpec) (*pipepb.ParDoPayload, error) {
 	p := &pipepb.ParDoPayload{DoFn: fn, StateSpecs: map[string]*pipepb.StateSpec{}, TimerFamilySpecs: map[string]*pipepb.TimerFamilySpec{}}
 	key, windows := coder.Spec{}, windowCoder(n.Ports[0].Windowing.Fn)
-	timer := func(name string) {
+	timer := func(name string, by pipepb.TimeDomain_Enum) {
 		p.TimerFamilySpecs[name] = &pipepb.TimerFamilySpec{
-			TimeDomain:         pipepb.TimeDomain_EVENT_TIME,
+			TimeDomain:         by,
 			TimerFamilyCoderId: b.coder(coder.Spec{URN: urnTimer, Components: []coder.Spec{key, windows}}),
 		}
 	}
@@ -190,8 +190,10 @@ func (b *builder) keyed(n *kernel.Node, fn *pipepb.FunctionSpec) (*pipepb.ParDoP
 				Spec:     &pipepb.StateSpec_ReadModifyWriteSpec{ReadModifyWriteSpec: &pipepb.ReadModifyWriteStateSpec{CoderId: b.coder(*s.Coder)}},
 				Protocol: &pipepb.FunctionSpec{Urn: urnBagState},
 			}
-		case "timer of event time":
-			timer(s.Name)
+		case "timer of event time", "timer of event time by tag":
+			timer(s.Name, pipepb.TimeDomain_EVENT_TIME)
+		case "timer of processing time", "timer of processing time by tag":
+			timer(s.Name, pipepb.TimeDomain_PROCESSING_TIME)
 		default:
 			return nil, fmt.Errorf("a %s of type %q has no translation: add it to sdk/plan/transform.go", s.Kind, s.Type)
 		}
@@ -203,7 +205,7 @@ func (b *builder) keyed(n *kernel.Node, fn *pipepb.FunctionSpec) (*pipepb.ParDoP
 		for p.TimerFamilySpecs[name] != nil {
 			name += "'"
 		}
-		timer(name)
+		timer(name, pipepb.TimeDomain_EVENT_TIME)
 		p.OnWindowExpirationTimerFamilySpec = name
 	}
 	return p, nil

@@ -23,7 +23,7 @@ func triggers(p *sdk.Pipeline) {
 		trigger.AfterWatermark().Early(trigger.AfterProcessingTime(time.Minute)).Late(trigger.Always()),
 		trigger.Repeatedly(trigger.AfterCount(5)),
 		trigger.Repeatedly(trigger.AfterFirst(trigger.AfterCount(100), trigger.AfterProcessingTime(10*time.Second).AlignedTo(time.Minute, 5*time.Second))),
-		trigger.OrFinally(trigger.Repeatedly(trigger.AfterCount(1)), trigger.AfterWatermark()),
+		trigger.Repeatedly(trigger.OrFinally(trigger.Repeatedly(trigger.AfterCount(1)), trigger.AfterWatermark())),
 		trigger.Repeatedly(trigger.AfterAll(trigger.AfterProcessingTime(0).AlignedTo(time.Hour, 0), trigger.AfterCount(2))),
 		trigger.AfterEach(trigger.AfterCount(1), trigger.AfterSynchronizedProcessingTime(), trigger.Never()),
 		trigger.AfterWatermark().Early(trigger.AfterEach(trigger.AfterCount(1), trigger.Repeatedly(trigger.AfterProcessingTime(time.Second)))),

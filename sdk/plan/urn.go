@@ -39,6 +39,9 @@ const (
 	urnProgram  = "millstream:environment:v1" // environment: the program itself; no payload
 	urnCode     = "millstream:code:v1"        // user code: a code
 
+	urnCalendar = "millstream:window_fn:calendar:v1" // a calendarPayload
+	urnCustom   = "millstream:window_fn:custom:v1"   // a customPayload
+
 	// Steps that are not Beam's: a code, and coders.
 	urnUnslice       = "millstream:transform:unslice:v1"
 	urnWrite         = "millstream:transform:write:v1"

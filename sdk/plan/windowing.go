@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -28,8 +29,32 @@ func windowFn(fn window.Fn) (*pipepb.FunctionSpec, error) {
 		})
 	case window.SessionsFn: // whether they are merged is said by the strategy
 		return specOf(urnSessions, &pipepb.SessionWindowsPayload{GapSize: durationpb.New(fn.Gap)})
+	case window.CalendarFn:
+		return jsonSpec(urnCalendar, calendarPayload{fn.Unit, fn.N, fn.Offset, fn.Day, fn.Zone})
+	case window.CustomFn:
+		return jsonSpec(urnCustom, customPayload{fn.Name, fn.Params})
 	}
 	return nil, fmt.Errorf("the window function %T has no translation: add it to sdk/plan/windowing.go", fn)
+}
+
+// calendarPayload is a window.CalendarFn.
+type calendarPayload struct {
+	Unit   window.CalendarUnit `json:"unit"`
+	N      int                 `json:"n"`
+	Offset int                 `json:"offset"`
+	Day    int                 `json:"day,omitempty"`
+	Zone   string              `json:"zone"`
+}
+
+// customPayload is the identity of a window.CustomFn.
+type customPayload struct {
+	Name   string `json:"name"`
+	Params string `json:"params"`
+}
+
+func jsonSpec(urn string, payload any) (*pipepb.FunctionSpec, error) {
+	data, err := json.Marshal(payload)
+	return &pipepb.FunctionSpec{Urn: urn, Payload: data}, err
 }
 
 // offset is shift as Beam has it: not negative, below the period, and absent if it is 0.
@@ -43,13 +68,22 @@ func offset(shift, period time.Duration) *timestamppb.Timestamp {
 
 // merging says whether windows of fn merge, and whether they have.
 func merging(fn window.Fn) pipepb.MergeStatus_Enum {
-	switch s, sessions := fn.(window.SessionsFn); {
-	case !sessions:
-		return pipepb.MergeStatus_NON_MERGING
-	case s.Merged:
+	if _, merges := window.Merging(fn); merges {
+		return pipepb.MergeStatus_NEEDS_MERGE
+	}
+	if window.HasMerged(fn) {
 		return pipepb.MergeStatus_ALREADY_MERGED
 	}
-	return pipepb.MergeStatus_NEEDS_MERGE
+	return pipepb.MergeStatus_NON_MERGING
+}
+
+// assignsToOne says whether no element is in more than one window.
+func assignsToOne(fn window.Fn) bool {
+	switch fn.(type) {
+	case window.SlidingFn, window.CustomFn: // of the latter it is not known
+		return false
+	}
+	return true
 }
 
 // windowCoder is how Beam encodes the windows of fn.
@@ -79,6 +113,20 @@ func windowsText(fn *pipepb.FunctionSpec) string {
 		var p pipepb.SessionWindowsPayload
 		if proto.Unmarshal(fn.GetPayload(), &p) == nil {
 			return "sessions " + short(p.GetGapSize().AsDuration()) + " apart"
+		}
+	case urnCalendar:
+		var p calendarPayload
+		if json.Unmarshal(fn.GetPayload(), &p) == nil {
+			return "calendar " + window.CalendarFn{Unit: p.Unit, N: p.N, Offset: p.Offset, Day: p.Day, Zone: p.Zone}.Describe()
+		}
+	case urnCustom:
+		var p customPayload
+		if json.Unmarshal(fn.GetPayload(), &p) == nil {
+			text := fmt.Sprintf("custom %q", p.Name)
+			if p.Params != "" {
+				text += fmt.Sprintf(" with %q", p.Params)
+			}
+			return text
 		}
 	}
 	return fmt.Sprintf("%s %x", fn.GetUrn(), fn.GetPayload())
@@ -113,13 +161,12 @@ func (b *builder) windowing(s kernel.Strategy) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	_, slides := s.Fn.(window.SlidingFn)
 	w := &pipepb.WindowingStrategy{
 		WindowFn: fn, MergeStatus: merging(s.Fn), WindowCoderId: b.coder(windowCoder(s.Fn)),
 		Trigger: t, AccumulationMode: accumulations[s.Accumulation], AllowedLateness: s.AllowedLateness,
 		OutputTime:      outputTimes[s.Timestamps],
 		ClosingBehavior: pipepb.ClosingBehavior_EMIT_IF_NONEMPTY, OnTimeBehavior: pipepb.OnTimeBehavior_FIRE_IF_NONEMPTY,
-		AssignsToOneWindow: !slides, EnvironmentId: environment,
+		AssignsToOneWindow: assignsToOne(s.Fn), EnvironmentId: environment,
 	}
 	if s.EmptyOnTime {
 		w.OnTimeBehavior = pipepb.OnTimeBehavior_FIRE_ALWAYS

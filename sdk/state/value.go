@@ -1,50 +1,50 @@
 package state
 
 import (
+	"encoding/binary"
+	"errors"
 	"fmt"
 	"reflect"
 
 	"github.com/millstream/millstream/internal/cell"
+	"github.com/millstream/millstream/internal/eventtime"
 	"github.com/millstream/millstream/sdk/coder"
 )
 
 // Value is a cell with one T for each key and window. It is a handle, cheap to copy; the zero Value
 // belongs to no step, and using it panics.
-//
-// What Set was given and what Get returns belongs to the state: to change what it refers to (an element of
-// a slice, a map), Set a changed copy. Otherwise a snapshot may have half of the change.
 type Value[T any] struct{ c *valueCell[T] }
 
+// valueCell is a cell of one T: a Value, or the accumulator of a Combining. Its slots are *T, and *stamped[T] with a TTL.
 type valueCell[T any] struct {
-	set   *cell.Set
-	at    int
-	fixed bool // a T refers to no further memory
+	base
+	coder coder.Coder[T]
+	heap  func(*T) int // nil: a T refers to no further memory
+	bytes int          // of a slot alone
+}
+
+type stamped[T any] struct {
+	v  T
+	at eventtime.Time
 }
 
 // NewValue declares a Value. name is unique in the step and stays the same for as long as the values are
 // to be kept. A T without an encoding, or a second cell with the name, is an error of the step's
 // construction.
 func NewValue[T any](d Declarer, name string, opts ...Option) Value[T] {
-	var o options
-	for _, opt := range opts {
-		opt.apply(&o)
-	}
-	c, err := coderFor[T](&o)
-	v := &valueCell[T]{set: SetOf(d), fixed: isFixed(reflect.TypeFor[T]())}
-	decl := cell.Decl{Name: name, Codec: &valueCodec[T]{coder: c, fixed: v.fixed}}
-	if err == nil {
-		decl.Type, decl.Coder = "value", coder.SpecOf(c)
-	}
-	v.at = v.set.Declare(decl, err)
-	return Value[T]{v}
+	return Value[T]{newValueCell[T](d, name, "value", optionsOf(opts))}
 }
 
-// WithCoder encodes the values of a cell with c instead of coder.Of[T].
-func WithCoder[T any](c coder.Coder[T]) Option { return withCoder[T]{c} }
-
-type withCoder[T any] struct{ c coder.Coder[T] }
-
-func (w withCoder[T]) apply(o *options) { o.coder = w.c }
+func newValueCell[T any](d Declarer, name, kind string, o *options) *valueCell[T] {
+	var err error
+	c := &valueCell[T]{heap: cell.Footprint[T](), bytes: int(reflect.TypeFor[stamped[T]]().Size())}
+	if o.ttl == nil {
+		c.bytes = int(reflect.TypeFor[T]().Size())
+	}
+	c.coder, err = coderFor[T](o)
+	c.declare(d, name, kind, specOf(c.coder, err), c, o, err)
+	return c
+}
 
 func coderFor[T any](o *options) (coder.Coder[T], error) {
 	if o.coder == nil {
@@ -57,9 +57,16 @@ func coderFor[T any](o *options) (coder.Coder[T], error) {
 	return c, nil
 }
 
+func specOf[T any](c coder.Coder[T], err error) (s coder.Spec) {
+	if err == nil {
+		s = coder.SpecOf(c)
+	}
+	return s
+}
+
 func (v Value[T]) bound() *valueCell[T] {
 	if v.c == nil {
-		panic(fmt.Sprintf("a state.Value[%v] that was not made by state.NewValue in Declare", reflect.TypeFor[T]()))
+		unbound(fmt.Sprintf("Value[%v]", reflect.TypeFor[T]()))
 	}
 	return v.c
 }
@@ -73,99 +80,143 @@ func (v Value[T]) Get() T {
 // Lookup returns the value and whether there is one.
 func (v Value[T]) Lookup() (t T, ok bool) {
 	c := v.bound()
-	p, ok := c.set.Get(c.at).(*T)
-	if ok {
-		t = *p
+	p := c.peek()
+	if p == nil {
+		return t, false
 	}
-	return t, ok
+	t = *p
+	c.read()
+	return t, true
 }
 
 // Set stores t.
 func (v Value[T]) Set(t T) {
 	c := v.bound()
-	slots := c.set.Change(c.at)
-	if slots == nil {
-		return
-	}
-	p, ok := slots[c.at].(*T)
-	if !ok {
-		p = new(T)
-		slots[c.at] = p
-	}
-	*p = t
-	if !ok || !c.fixed {
-		c.set.Resized()
+	if p := c.change(); p != nil {
+		*p = t
+		c.changed(p)
 	}
 }
 
 // Clear removes the value, so that the key takes no room once all its cells are cleared.
 func (v Value[T]) Clear() {
 	c := v.bound()
-	if c.set.Get(c.at) == nil {
+	c.set.Remove(c.at)
+}
+
+// peek returns what is there, to be read only; nil if there is nothing.
+func (c *valueCell[T]) peek() *T {
+	slot := c.set.Get(c.at)
+	if c.ttl == 0 {
+		p, _ := slot.(*T)
+		return p
+	}
+	p, ok := slot.(*stamped[T])
+	if !ok || c.expired(p.at) {
+		return nil
+	}
+	return &p.v
+}
+
+// read notes a read of what is there.
+func (c *valueCell[T]) read() {
+	if !c.onRead {
 		return
 	}
-	if slots := c.set.Change(c.at); slots != nil {
-		slots[c.at] = nil
-		c.set.Cleared()
+	if p := c.set.Get(c.at).(*stamped[T]); p.at < c.stamp() && c.set.Change(c.at) != nil {
+		p.at = c.stamp()
 	}
 }
 
-// valueCodec is the cell.Codec of a Value, in one subtask.
-type valueCodec[T any] struct {
-	coder coder.Coder[T]
-	fixed bool
-	buf   []byte
-}
-
-func (c *valueCodec[T]) Append(dst []byte, slot any) ([]byte, error) {
-	return c.coder.Append(dst, *slot.(*T))
-}
-
-func (c *valueCodec[T]) Decode(src []byte) (any, error) {
-	t, rest, err := c.coder.Decode(src)
-	if err == nil && len(rest) > 0 {
-		err = fmt.Errorf("%d bytes too many", len(rest))
+// change returns the value to be written, as of now; nil if that must not be. What it is before is undefined if
+// there was none.
+func (c *valueCell[T]) change() *T {
+	slots := c.set.Change(c.at)
+	if slots == nil {
+		return nil
 	}
-	if err != nil {
-		return nil, err
-	}
-	return &t, nil
-}
-
-func (c *valueCodec[T]) Size(slot any) int {
-	n := int(reflect.TypeFor[T]().Size())
-	if c.fixed {
-		return n
-	}
-	switch p := slot.(type) {
-	case *string:
-		return n + len(*p)
-	case *[]byte:
-		return n + cap(*p)
-	}
-	// What a T refers to is about as large as its encoding.
-	b, err := c.coder.Append(c.buf[:0], *slot.(*T))
-	if err != nil {
-		return n // it will fail, with its key, when it is to be stored
-	}
-	c.buf = b
-	return n + len(b)
-}
-
-// isFixed says whether a value of type t refers to no memory outside itself.
-func isFixed(t reflect.Type) bool {
-	switch t.Kind() {
-	case reflect.Array:
-		return isFixed(t.Elem())
-	case reflect.Struct:
-		for i := range t.NumField() {
-			if !isFixed(t.Field(i).Type) {
-				return false
-			}
+	if c.ttl == 0 {
+		p, ok := slots[c.at].(*T)
+		if !ok {
+			p = new(T)
+			slots[c.at] = p
+			c.set.Resized()
 		}
-		return true
-	case reflect.String, reflect.Slice, reflect.Map, reflect.Pointer, reflect.Interface, reflect.Chan, reflect.Func, reflect.UnsafePointer:
-		return false
+		return p
 	}
-	return true
+	p, ok := slots[c.at].(*stamped[T])
+	if !ok {
+		p = &stamped[T]{at: c.stamp()}
+		slots[c.at] = p
+		c.set.Resized()
+	}
+	// A late write does not take what is left of the life of an earlier one.
+	p.at = max(p.at, c.stamp())
+	return &p.v
+}
+
+// changed follows a change of the value.
+func (c *valueCell[T]) changed(p *T) {
+	if c.heap != nil {
+		c.set.Resized()
+		c.full(c.bytes + c.heap(p))
+	}
+}
+
+// Append implements cell.Codec (docs/format/keyed-state.md).
+func (c *valueCell[T]) Append(dst []byte, slot any) ([]byte, error) {
+	if c.ttl == 0 {
+		return c.coder.Append(dst, *slot.(*T))
+	}
+	p := slot.(*stamped[T])
+	return c.coder.Append(binary.AppendVarint(dst, int64(p.at)), p.v)
+}
+
+// Decode implements cell.Codec.
+func (c *valueCell[T]) Decode(src []byte) (slot any, err error) {
+	var s stamped[T]
+	if c.ttl > 0 {
+		if s.at, src, err = decodeTime(src, 0); err != nil {
+			return nil, err
+		}
+	}
+	s.v, src, err = c.coder.Decode(src)
+	if err == nil && len(src) > 0 {
+		err = fmt.Errorf("%d bytes too many", len(src))
+	}
+	switch {
+	case err != nil:
+		return nil, err
+	case c.ttl > 0:
+		return &s, nil
+	}
+	v := s.v // a *T that does not keep the stamp's memory
+	return &v, nil
+}
+
+// Size implements cell.Codec.
+func (c *valueCell[T]) Size(slot any) int {
+	switch {
+	case c.heap == nil:
+		return c.bytes
+	case c.ttl == 0:
+		return c.bytes + c.heap(slot.(*T))
+	}
+	return c.bytes + c.heap(&slot.(*stamped[T]).v)
+}
+
+// First implements cell.Expirer.
+func (c *valueCell[T]) First(slot any) eventtime.Time { return slot.(*stamped[T]).at.Add(c.ttl) }
+
+// Expire implements cell.Expirer.
+func (c *valueCell[T]) Expire(slot any, now eventtime.Time) bool { return c.First(slot) > now }
+
+// decodeTime reads a time written as its difference from another.
+func decodeTime(src []byte, from eventtime.Time) (t eventtime.Time, rest []byte, err error) {
+	d, w := binary.Varint(src)
+	t = from + eventtime.Time(d)
+	if w <= 0 || t != eventtime.Clamp(t) {
+		return 0, src, errors.New("a time is malformed")
+	}
+	return t, src[w:], nil
 }

@@ -50,6 +50,12 @@ func (f SlidingFn) Slice(t eventtime.Time) (Window, bool) {
 	return New(start+rest, start+eventtime.Time(period)), true
 }
 
+// next is the first start after t.
+func (f SlidingFn) next(t eventtime.Time) eventtime.Time {
+	period := f.Period.Milliseconds()
+	return t.Floor(period, f.Shift.Milliseconds()) + eventtime.Time(period)
+}
+
 // Ends returns the ends of the first and the last window that hold t, which must be in one. Ends are a period
 // apart. They are not clamped to the range of event time.
 func (f SlidingFn) Ends(t eventtime.Time) (first, last eventtime.Time) {

@@ -79,7 +79,8 @@ type Pane struct {
 	Retraction  bool // the element takes an earlier pane back, which was equal but for this
 }
 
-// Fn assigns windows to timestamps: a value made by Fixed, Sliding, Sessions or Global.
+// Fn assigns windows to timestamps: a value made by Fixed, Sliding, Sessions, Days, Weeks, Months, Years, Custom or
+// Global. Two are the same if they have the same text by %+v; they are not compared by ==.
 type Fn interface{ windowFn() }
 
 // FixedFn is what Fixed returns.
@@ -120,8 +121,12 @@ func Validate(fn Fn) error {
 		return f.validate()
 	case SessionsFn:
 		return f.validate()
+	case CalendarFn:
+		return f.validate()
+	case CustomFn:
+		return f.validate()
 	case nil:
-		return fmt.Errorf("no window function given: use window.Fixed, window.Sliding, window.Sessions or window.Global")
+		return fmt.Errorf("no window function given: use window.Fixed, window.Sliding, window.Sessions, window.Days, window.Custom or window.Global")
 	}
 	return nil
 }

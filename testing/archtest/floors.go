@@ -24,12 +24,12 @@ var floors = []floor{
 	// What users write pipelines with.
 	{name: "window", packages: []string{"sdk/window"}, may: words("time")},
 	{name: "values", packages: []string{"sdk/coder", "sdk/trigger", "sdk/watermark"}, may: words("time window")},
-	{name: "cells", packages: []string{"internal/cell"}, may: words("values")},
+	{name: "cells", packages: []string{"internal/cell"}, may: words("time values")},
 	{name: "contracts", packages: []string{"sdk/state", "sdk/connector", "statebackend", "statebackend/storage"},
 		may: words("time window values cells")},
 	{name: "triggering", packages: []string{"internal/triggering"}, may: words("time window values")},
 	{name: "kernel", packages: []string{"internal/kernel"}, may: words("time window values cells contracts triggering")},
-	{name: "sdk", packages: []string{"sdk"}, may: words("time window values contracts kernel")},
+	{name: "sdk", packages: []string{"sdk"}, may: words("time window values contracts kernel triggering")},
 	{name: "plan", packages: []string{"sdk/plan"}, may: words("time window values contracts kernel sdk")},
 
 	// The shelf: what a main takes from it is linked, and nothing else. The runners bring the local drivers.

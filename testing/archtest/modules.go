@@ -44,7 +44,7 @@ type restriction struct {
 
 var restrictions = []restriction{
 	{"C", "a program without rocksdb needs no C compiler", []string{"statebackend/rocksdb"}},
-	{"unsafe", "memory safety is argued for in few places", []string{"runners/distributed/control", "sdk/coder", "statebackend/rocksdb", "io/parquetio",
+	{"unsafe", "memory safety is argued for in few places", []string{"runners/distributed/control", "internal/cell", "sdk/coder", "statebackend/rocksdb", "io/parquetio",
 		"internal/kernel", // index.go reads an 8-byte key as a word, to hash it in one multiplication
 	}},
 	{"flag", "a library defines no flags; Main and programs do", []string{"runners", "runners/direct", "cmd/...", "examples/...", "docs/howto/...", "testing/..."}},

@@ -134,7 +134,7 @@ func SumSpec(accumulating bool) kernel.Aggregation[int64, int64, int64] {
 	}
 }
 
-// Random makes a graph of one or two sources, two to eight steps (exchanges, flattens, aggregations, several
+// Random makes a graph of one or two sources, two to eight steps (exchanges, flattens, aggregations, delays, several
 // readers of one output) and one or two sinks. A busy source always has something to read; others wait now and
 // then for 10 ms of the scheduler's time.
 func Random(r *rand.Rand, busy bool) *Graph {
@@ -176,7 +176,7 @@ func Random(r *rand.Rand, busy bool) *Graph {
 			}
 		}
 		var n *kernel.Node
-		switch r.IntN(8) {
+		switch r.IntN(9) {
 		case 0:
 			f := func(v KV) KV { return KV{Key: v.Key, Value: v.Value*3 + 1} }
 			n = g.Add(&kernel.Node{Kind: "map", Inputs: []kernel.Edge{Edge(from, kernel.Forward)},
@@ -218,6 +218,11 @@ func Random(r *rand.Rand, busy bool) *Graph {
 		case 6, 7:
 			size += r.Int64N(200)
 			n = g.sum(r, from, time.Duration(size)*time.Millisecond)
+		case 8:
+			in, byClock := time.Duration(r.IntN(60))*time.Millisecond, r.IntN(3) > 0
+			n = g.Add(&kernel.Node{Kind: "delay", Keyed: true, Inputs: []kernel.Edge{Edge(from, kernel.ByKey)},
+				New: func() kernel.Operator { return Delay(in, byClock) }},
+				each(func(e elem) []elem { return []elem{e} }))
 		}
 		open = append(open, n)
 	}

@@ -10,8 +10,16 @@ var (
 	merger     = finder{"./internal/engine", "TestMerger|TestRestoredMerger", nil}
 	table      = finder{"./internal/kernel", "TestTable|TestRange", []string{"-kernel.runs=1000"}}
 	panes      = finder{"./internal/kernel", "TestAggregate", nil}
+	async      = finder{"./internal/kernel", "TestAsync|TestOrdered", nil}
+	asyncJobs  = finder{"./runners/direct", "TestMapAsyncIsExactlyOnce|TestWatermarkWaits|TestMapAsyncIsBounded|TestBarriersDoNotWait|TestCallsEnd", []string{"-ptest.runs=300"}}
+	cells      = finder{"./internal/kernel", "TestCellsAgreeWithNaive|TestStoredCells", nil}
+	reads      = finder{"./sdk/state", "TestReadsProlong", nil}
+	blocks     = finder{"./sdk/state", "TestBlocks", nil}
 	windows    = finder{"./internal/kernel", "TestSliding|TestSessions|TestLift", nil}
+	twins      = finder{"./testing/twin", "TestPanesIsTheTwin$|TestPanesFollow", []string{"-rapid.checks=20000"}}
 	triggers   = finder{"./internal/triggering", "Test", nil}
+	keyedSteps = finder{"./internal/kernel", "TestKeyedStep|Timer", nil}
+	holdIndex  = finder{"./internal/kernel", "TestHolds", nil}
 )
 
 const (
@@ -26,11 +34,22 @@ const (
 	passGo       = "internal/kernel/tablepass.go"
 	snapshotGo   = "internal/kernel/tablesnapshot.go"
 	aggregateGo  = "internal/kernel/aggregate.go"
+	ttlGo        = "internal/kernel/keyedttl.go"
+	keyedGo      = "internal/kernel/keyedpardo.go"
+	cellGo       = "sdk/state/state.go"
+	valueGo      = "sdk/state/value.go"
+	blocksGo     = "sdk/state/blocks.go"
 	paneGo       = "internal/kernel/pane.go"
 	slicesGo     = "internal/kernel/slices.go"
 	liftGo       = "internal/kernel/lift.go"
-	sessionsGo   = "internal/kernel/sessions.go"
+	panesGo      = "internal/kernel/panes.go"
+	firingGo     = "internal/kernel/panefiring.go"
 	machineGo    = "internal/triggering/machine.go"
+	holdsGo      = "internal/kernel/holds.go"
+	timersGo     = "internal/kernel/keyedtimers.go"
+	clockGo      = "internal/kernel/keyedclock.go"
+	asyncGo      = "internal/kernel/async.go"
+	callsGo      = "internal/engine/async.go"
 	checkpointGo = "internal/checkpoint/checkpoint.go"
 )
 
@@ -38,7 +57,7 @@ const (
 var mutants = []mutant{
 	// 1. One park point.
 	{"parking after a flush that waited loses a wake-up", subtaskGo,
-		"if s.chain.released(); s.waited || s.chain.advancing {", "if s.chain.released(); s.chain.advancing {", randomJobs},
+		"if s.chain.released(); s.waited || s.chain.advancing && !s.chain.full() {", "if s.chain.released(); s.chain.advancing {", randomJobs},
 	{"a sender that waits is not woken by room", inboxGo,
 		"if c.waiting != nil && c.batches < b.room {", "if false {", randomJobs},
 	{"a stopped job leaves waiting senders asleep", inboxGo,
@@ -136,9 +155,11 @@ var mutants = []mutant{
 	{"an input's watermark goes back", mergerGo,
 		"in.wm, in.idle = max(in.wm, w), idle", "in.wm, in.idle = w, idle", merger},
 	{"an idle input does not hold the end of time", mergerGo,
-		"if least == eventtime.Max && more {\n\t\treturn\n\t}\n", "", merger},
+		" else if least == eventtime.Max && asleep < eventtime.Max {\n\t\treturn\n\t}\n", "\n", merger},
 	{"an idle input holds the others", mergerGo,
-		"more = more || in.wm < eventtime.Max\n\t\t\tcontinue", "more = more || in.wm < eventtime.Max", merger},
+		"asleep = min(asleep, in.wm)\n\t\t\tcontinue", "asleep = min(asleep, in.wm)", merger},
+	{"what an input says as it goes idle is lost", mergerGo,
+		"if m.idle {\n\t\tleast = asleep\n\t}", "if m.idle {\n\t\treturn\n\t}", merger},
 	{"a restored input that has not spoken is idle", mergerGo,
 		"m.in[i] = inputMark{wm: s.Inputs[i]}", "m.in[i] = inputMark{wm: s.Inputs[i], idle: s.Inputs[i] == eventtime.Min}", merger},
 
@@ -206,7 +227,7 @@ var mutants = []mutant{
 	{"lateness is a millisecond too long", aggregateGo,
 		"return o.w >= expiry(w, o.Lateness)", "return o.w > expiry(w, o.Lateness)", panes},
 	{"whether a key has fired on time is not stored", paneGo,
-		"if h.onTime {\n\t\treturn append(dst, 1)\n\t}\n", "", panes},
+		"bit(h.onTime)|", "", panes},
 	{"whether anything came is not restored", aggregateGo,
 		"o.any = len(c.Restore.Blob) > 0 && c.Restore.Blob[0] == 1", "", panes},
 
@@ -231,18 +252,32 @@ var mutants = []mutant{
 		"o.dropped(sum.n)", "o.dropped(1)", windows},
 	{"sums wait for more at a flush", liftGo,
 		"err := l.drain(send)\n", "var err error\n", windows},
-	{"sessions a gap apart merge", sessionsGo,
-		"l[first-1].end > w.StartTime()", "l[first-1].end >= w.StartTime()", windows},
-	{"a session that goes on does not fire at its new end", sessionsGo,
-		"s.onTime = s.onTime && s.end <= o.w", "_ = 0", windows},
-	{"merged sessions forget their panes", sessionsGo,
-		"h.panes = max(h.panes, other.panes)", "", windows},
-	{"a session's wake-up does not come forward", sessionsGo,
-		"next < e.acc.wake {", "next < e.acc.wake && e.acc.wake == noTime {", windows},
-	{"sessions that were evicted are taken for none", sessionsGo,
-		"err = o.state.miss(o.all, k)", "err = nil", windows},
-	{"an ended session is changed without a touch", sessionsGo,
+	{"sessions a gap apart merge", firingGo,
+		"l[first-1].win.EndTime() > w.StartTime()", "l[first-1].win.EndTime() >= w.StartTime()", windows},
+	{"a session that goes on does not fire at its new end", firingGo,
+		"s.ended = s.ended && w.EndTime() <= o.w", "_ = 0", windows},
+	{"panes of a merged session go on with the numbers of another", firingGo,
+		"s.panes, s.early = 0, 0", "", twins},
+	{"a session's wake-up does not come forward", panesGo,
+		"wake = min(wake, o.next(s))", "", windows},
+	{"sessions that were evicted are taken for none", panesGo,
+		"err = o.state.miss(s, k.key)", "err = nil", windows},
+	{"an ended session is changed without a touch", firingGo,
 		"if err == nil && e.epoch != o.state.epoch {", "if false {", windows},
+	{"what waits does not hold the watermark after the end of the window", panesGo,
+		"hold = min(hold, o.heldAt(s))", "", twins},
+	{"a clock is not set back after a firing", firingGo,
+		"s.more.clock = o.nextClock(s)", "s.more.clock = noTime", twins},
+	{"only one of the panes of merged sessions is taken back", firingGo,
+		"m.prev = append(m.prev, n.prev...)", "", twins},
+	{"a merged session forgets what its parts hold", firingGo,
+		"m.hold, m.atEnd = o.combine(m.hold, n.hold), m.atEnd || n.atEnd", "", twins},
+	{"late elements are on time", panesGo,
+		"s.late, s.ended = s.late || s.since == 0, true", "s.ended = true", twins},
+	{"a finished trigger takes elements", panesGo,
+		"if s.closed {\n\t\t\tin.late", "if false {\n\t\t\tin.late", twins},
+	{"the trigger of merged sessions is that of one", firingGo,
+		"triggers = append(triggers, n.trigger)", "", twins},
 	{"an operator's watermark is not restored", subtaskGo,
 		"o.wm = n.Watermark\n", "", lateJobs},
 	{"a source's watermark is stored before it is told", barrierGo,
@@ -271,4 +306,61 @@ var mutants = []mutant{
 		"if over || m.merged(dst, i) {", "if over && false || m.merged(dst, i) {", triggers},
 	{"a wake-up by the clock is missed", machineGo,
 		"w, c = min(w, pw), min(c, pc)\n\t\t}\n\tcase all:", "w, c = min(w, pw), max(c, pc)\n\t\t}\n\tcase all:", triggers},
+	// docs/design/state.md.
+	{"a block that a snapshot shares is changed", blocksGo,
+		"if k.shared {", "if false {", blocks},
+	{"a value lives a millisecond too long", cellGo,
+		"at.Add(b.ttl) <= b.set.Now[b.clock]", "at.Add(b.ttl) < b.set.Now[b.clock]", cells},
+	{"a read prolongs nothing", valueGo,
+		"p.at < c.stamp() && c.set.Change(c.at) != nil", "false", reads},
+	{"a timer finds dead what lived at its time", ttlGo,
+		"return max(o.fired, o.call.at)", "return o.w", cells},
+	{"a restored watermark counts as one that has fired", keyedGo,
+		"if o.fired = b.fired; b.first {", "if true {", cells},
+	{"what an element writes ahead of the watermark counts as written at the watermark", ttlGo,
+		"max(now, stamp, eventtime.Min+1)", "max(now, eventtime.Min+1)", cells},
+	{"a lookup that is too late stays", ttlGo,
+		"has != (window.Window{}) && has.EndTime() <= first.Add(lag)", "has != (window.Window{})", cells},
+	{"a state without anything leaves its lookup", keyedGo,
+		"if err := o.forgetLookups(); err != nil {\n\t\t\treturn err\n\t\t}", "", cells},
+	{"OnWindowExpiry is called for a key in which all has expired", timersGo,
+		"o.ttl.drop(&e.acc, cell.Clock(clock), now)", "_, _ = clock, now", cells},
+
+	// Timers and holds, by the invariants of docs/design/timers.md.
+	{"a hold that moves on holds where it was", clockGo,
+		"if hold != m.hold {", "if hold < m.hold {", keyedSteps},
+	{"a hold lies behind the watermark of the outputs", clockGo,
+		"hold = min(max(hold, o.passed), lastTimer)", "hold = min(hold, lastTimer)", keyedSteps},
+	{"the watermark passes what has still to fire", clockGo,
+		"if !fired || !o.holds.settled(w) {", "if !o.holds.settled(w) {", keyedSteps},
+	{"user code runs while an index is being taken apart", clockGo,
+		"done, err := o.clock.tidy(budget, o.clock.move)", "done, err := true, error(nil)", keyedSteps},
+	{"a timer sets a timer of the clock to the present", timersGo,
+		"at = max(at, o.time()+1)", "at = max(at, o.time())", keyedSteps},
+	{"what a timer of the clock sets in the past waits for its turn", timersGo,
+		"byWatermark); when <= o.w {", "byWatermark); false && when <= o.w {", keyedSteps},
+	{"a window ends without its timers of the clock", timersGo,
+		"if e.acc.more != nil {\n\t\tif err := o.expireTimers(k, s, e)", "if false {\n\t\tif err := o.expireTimers(k, s, e)", keyedSteps},
+	{"a tenth that is evicted while it is counted is counted twice", holdsGo,
+		"if h.counting {", "if false {", holdIndex},
+	{"a hold of a restored tenth is not counted", holdsGo,
+		"tenths[0].counts != nil {\n\t\treturn true, nil", "len(tenths) > 1 {\n\t\treturn true, nil", holdIndex},
+	{"a wider bucket of holds is left alone", holdsGo,
+		"if !h.reach(w) {", "if true {", holdIndex},
+	// Calls beside the subtask (docs/design/async.md).
+	{"a full step gets elements", callsGo,
+		"c.at() < i && c.ops[i]", "c.at() < -1 && c.ops[i]", asyncJobs},
+	{"what is answered and not emitted is not in the snapshot", asyncGo,
+		"rows := Rows[In]{make([]Element[In], len(o.pending))}\n\tfor i, k := range o.pending {",
+		"rows := Rows[In]{make([]Element[In], len(o.pending))}\n\tfor i, k := range slices.DeleteFunc(slices.Clone(o.pending), func(k *asyncCall[In, Out]) bool { return k.answered }) {", async},
+	{"the watermark passes calls in flight", asyncGo,
+		"o.hold = min(o.hold, r.Time)", "_ = r", asyncJobs},
+	{"what waits for its call holds nothing", asyncGo,
+		"for _, k := range o.pending {\n\t\to.hold", "for _, k := range o.pending[:o.sent] {\n\t\to.hold", async},
+	{"results come while a step behind is firing", callsGo,
+		"if (c.firing || c.ticking) && c.at() > i {", "if false {", asyncJobs},
+	{"a full step keeps its subtask awake", subtaskGo,
+		"s.chain.advancing && !s.chain.full() {", "s.chain.advancing {", asyncJobs},
+	{"calls outlive their job", callsGo,
+		"for len(s.calls) > 0 {", "for false {", asyncJobs},
 }

@@ -134,6 +134,8 @@ type run struct {
 	number  int64
 	pending *engine.SubtaskSnapshot // being encoded
 	place   place
+	calls   []func()       // of an async operator, that have not been made
+	elapsed eventtime.Time // by the scheduler
 
 	barrier  place // of the pending snapshot
 	wentBack int   // input of the barrier that was last gone back to, plus 1
@@ -164,6 +166,9 @@ func (r *run) all() ([][]string, error) {
 		for err == nil && r.restored {
 			err = r.fire() // a host repeats the watermark
 		}
+		if err == nil {
+			err = r.settle()
+		}
 		if err != nil {
 			return nil, fmt.Errorf("input %d: %w", r.place.input, err)
 		}
@@ -175,6 +180,27 @@ func (r *run) all() ([][]string, error) {
 		r.place = place{input: r.place.input + 1, now: r.place.now}
 	}
 	return out, r.close()
+}
+
+// settle lets the calls of an operator return, one after the other, until it waits for none and has nothing to do later: after
+// the disturbance of an input, so that it meets them in flight.
+func (r *run) settle() error {
+	a, ok := r.op.(kernel.Async)
+	for ok {
+		if len(r.calls) > 0 {
+			c := r.calls[0]
+			r.calls = r.calls[1:]
+			c()
+		} else if t := a.NextCollect(); t == eventtime.Max {
+			return nil
+		} else {
+			r.elapsed = max(r.elapsed, t)
+		}
+		if _, err := a.Collect(r.elapsed); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (r *run) take(in Input) error {
@@ -192,6 +218,9 @@ func (r *run) take(in Input) error {
 		err = f.Flush()
 	}
 	r.hold()
+	if err == nil {
+		err = r.tick()
+	}
 	return err
 }
 
@@ -279,6 +308,7 @@ func (r *run) disturb() error {
 }
 
 func (r *run) restore() error {
+	r.calls = nil
 	if err := r.close(); err != nil {
 		return err
 	}
@@ -333,6 +363,12 @@ func (r *run) open() error {
 		Context: context.Background(), Step: step, Subtask: connector.Subtask{Index: 0, Parallelism: 1},
 		Groups: groups, CacheMax: cache, Track: r.snapshotEvery > 0, Metrics: &kernel.Metrics{},
 		Logger: slog.New(slog.DiscardHandler), Now: func() eventtime.Time { return r.place.now }, Wake: func() {},
+	}
+	c.Elapsed = func() eventtime.Time { return r.elapsed }
+	c.Go = func(run func(context.Context), done func()) (cancel func()) {
+		ctx, cancel := context.WithCancel(c.Context)
+		r.calls = append(r.calls, func() { run(ctx); done() })
+		return cancel
 	}
 	c.Metrics.Watermark.Store(int64(eventtime.Min))
 	for i, p := range r.Ports {

@@ -31,8 +31,8 @@ func TestAssertionsThatHold(t *testing.T) {
 	ptest.Run(t, func(p *sdk.Pipeline) error {
 		in := numbers(p)
 		passert.Equals("all", in, 3, 25, 3, 12, 1)
-		passert.EqualsInWindow("first window", in, window.New(0, 10), 3, 1, 3)
-		passert.EqualsInWindow("no such window", in, window.New(70, 80))
+		passert.That("first window", in).InWindow(window.New(0, 10)).Equals(3, 1, 3)
+		passert.That("no such window", in).InWindow(window.New(70, 80)).Equals()
 		passert.Empty("none", sdk.Filter("negative", in, func(v int64) bool { return v < 0 }))
 		byParity := sdk.KeyBy("parity", sdk.WindowInto("one window", in, window.Global()), parity)
 		passert.PerKey("sums", sdk.CombinePerKey("sum", byParity, stats.Sum[int64]{}), map[string]int64{"odd": 32, "even": 12})
@@ -53,8 +53,8 @@ func TestAssertionsThatDoNotHold(t *testing.T) {
 			passert.Equals("check", sdk.Filter("f", numbers(p), func(int64) bool { return false }), 1)
 		}, []string{"passert.Equals", "-"}},
 		{"not empty", func(p *sdk.Pipeline) { passert.Empty("check", numbers(p)) }, []string{"passert.Empty at passert_test.go:", "25"}},
-		{"other window", func(p *sdk.Pipeline) { passert.EqualsInWindow("check", numbers(p), window.New(0, 10), 1, 3) },
-			[]string{`step "check/elements/check"`, "passert.EqualsInWindow [1970-01-01T00:00:00.000Z, 1970-01-01T00:00:00.010Z) at passert_test.go:"}},
+		{"other window", func(p *sdk.Pipeline) { passert.That("check", numbers(p)).InWindow(window.New(0, 10)).Equals(1, 3) },
+			[]string{`step "check/check"`, "passert.Equals at passert_test.go:", ", in window [1970-01-01T00:00:00.000Z, 1970-01-01T00:00:00.010Z): "}},
 		{"wrong sum", func(p *sdk.Pipeline) {
 			sums := sdk.CombinePerKey("sum", sdk.KeyBy("parity", numbers(p), parity), stats.Sum[int64]{})
 			passert.PerKey("check", sums, map[string]int64{"odd": 7, "even": 12})

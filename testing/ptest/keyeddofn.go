@@ -15,13 +15,14 @@ import (
 	"github.com/millstream/millstream/statebackend/memory"
 )
 
-// KeyedHarness calls one KeyedDoFn as a subtask would, without a pipeline: with cells, timers and a watermark that
+// KeyedHarness calls one KeyedDoFn as a subtask would, without a pipeline: with cells, timers, and a watermark and a clock that
 // the test moves. Elements come after the end of their windows as late ones: the allowed lateness is 0. One goroutine
 // uses it.
 type KeyedHarness[K comparable, V, Out any] struct {
 	host[Out]
 	look      func() // instead of the next element
 	watermark eventtime.Time
+	now       eventtime.Time // processing time
 }
 
 // KeyedDoFn prepares fn as ParDoPerKey does, but works on fn itself, so that the test can read its cells: see
@@ -46,7 +47,7 @@ func KeyedDoFn[K comparable, V, Out any, F sdk.KeyedDoFn[K, V, Out]](t testing.T
 	h := &KeyedHarness[K, V, Out]{watermark: eventtime.Min}
 	c := &kernel.OpenContext{
 		Backend: backend, Groups: 1, CacheMax: 1 << 40,
-		Now: func() eventtime.Time { return 0 }, Wake: func() {},
+		Now: func() eventtime.Time { return h.now }, Wake: func() {},
 	}
 	h.start(t, fn, c, func(p *sdk.Pipeline) {
 		sdk.ParDoPerKey("fn", sdk.Create[sdk.KV[K, V]]("in", p), &looking[K, V, Out]{fn, &h.look})
@@ -103,7 +104,10 @@ func (h *KeyedHarness[K, V, Out]) ProcessElement(key K, e Element[V]) error {
 		return errors.New("ptest: ProcessElement after Teardown")
 	}
 	row := rowOf(e, sdk.Pair(key, e.Value))
-	return userError(h.op.Process(0, &kernel.Rows[sdk.KV[K, V]]{E: []kernel.Element[sdk.KV[K, V]]{row}}))
+	if err := h.op.Process(0, &kernel.Rows[sdk.KV[K, V]]{E: []kernel.Element[sdk.KV[K, V]]{row}}); err != nil {
+		return userError(err)
+	}
+	return h.tick()
 }
 
 // Process is ProcessElement for values without a timestamp. It stops at the first error.
@@ -142,7 +146,38 @@ func (h *KeyedHarness[K, V, Out]) advance(w eventtime.Time) error {
 			return userError(err)
 		}
 	}
+	return h.tick()
+}
+
+// ProcessingTime moves the clock to t and fires the timers of processing time that are due. At first the clock stands at the
+// beginning of 1970, UTC. It returns the first error of a handler. A t before the present is an error.
+func (h *KeyedHarness[K, V, Out]) ProcessingTime(t time.Time) error {
+	now := eventtime.FromTime(t)
+	switch {
+	case !h.open:
+		return errors.New("ptest: the clock moves after Teardown")
+	case now < h.now:
+		return fmt.Errorf("ptest: the clock moves back, from %v to %v", h.now, now)
+	}
+	h.now = now
+	return h.tick()
+}
+
+// tick does what is due by the clock.
+func (h *KeyedHarness[K, V, Out]) tick() error {
+	c := h.op.(kernel.Clocked)
+	for c.NextClock() <= h.now {
+		if _, err := c.Clock(h.now, kernel.BatchSize); err != nil {
+			return userError(err)
+		}
+	}
 	return nil
+}
+
+// OutputWatermark is the watermark of the KeyedDoFn's outputs: that of the test, unless a pending timer with an earlier output
+// timestamp holds it back at that.
+func (h *KeyedHarness[K, V, Out]) OutputWatermark() time.Time {
+	return min(h.watermark, h.op.(kernel.Holder).Hold()).Time()
 }
 
 // State calls look while the cells of the KeyedDoFn are those of a key and window; the zero Window is the global

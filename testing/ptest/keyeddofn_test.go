@@ -133,6 +133,88 @@ func TestKeyedDoFnErrorsAndLateElements(t *testing.T) {
 	}
 }
 
+// batches emits what a user has clicked ten seconds after the first click, and reminds of each page a day later.
+type batches struct {
+	pages  state.Value[string]
+	flush  sdk.Timer
+	remind sdk.TimerFamily
+}
+
+func (b *batches) Declare(d *sdk.KeyedDecl) {
+	b.pages = state.NewValue[string](d, "pages")
+	b.flush = sdk.ProcessingTimer(d, "flush", b.onFlush)
+	b.remind = sdk.EventTimerFamily(d, "remind", b.onRemind)
+}
+
+func (b *batches) ProcessElement(_ *sdk.ProcessContext, _, page string, _ *sdk.Emitter[string]) error {
+	if b.pages.Get() == "" {
+		b.flush.SetIn(10 * time.Second)
+	}
+	b.pages.Set(b.pages.Get() + page)
+	b.remind.SetIn(page, 24*time.Hour)
+	return nil
+}
+
+func (b *batches) onFlush(_ *sdk.ProcessContext, user string, emit *sdk.Emitter[string]) error {
+	emit.Emit(user + " " + b.pages.Get())
+	b.pages.Clear()
+	return nil
+}
+
+func (b *batches) onRemind(_ *sdk.ProcessContext, user, page string, emit *sdk.Emitter[string]) error {
+	if page == "/bad" {
+		return errors.New("a bad page")
+	}
+	emit.Emit("remind " + user + " of " + page)
+	return nil
+}
+
+func TestKeyedDoFnWithTheClock(t *testing.T) {
+	h := ptest.KeyedDoFn(t, &batches{})
+	epoch := time.Unix(0, 0)
+	put := func(page string, at time.Time) {
+		t.Helper()
+		if err := h.ProcessElement("ann", ptest.Element[string]{Value: page, Time: at}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantOutput := func(err error, want ...ptest.Element[string]) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := h.Elements()
+		for i := range got {
+			got[i].Window, got[i].Pane = window.Window{}, window.Pane{}
+		}
+		if d := cmp.Diff(want, got, cmp.AllowUnexported(window.Window{})); d != "" {
+			t.Errorf("(-want +got):\n%s", d)
+		}
+	}
+	wantHeld := func(want time.Time) {
+		t.Helper()
+		if got := h.OutputWatermark(); !got.Equal(want) {
+			t.Errorf("the watermark of the outputs is %v, want %v", got, want)
+		}
+	}
+	put("/a", clock(10, 0))
+	put("/b", clock(10, 5))
+	wantOutput(h.Watermark(clock(11, 0)))
+	wantHeld(clock(10, 0))
+	wantOutput(h.ProcessingTime(epoch.Add(9 * time.Second)))
+	wantOutput(h.ProcessingTime(epoch.Add(10*time.Second)), ptest.Element[string]{Value: "ann /a/b", Time: clock(10, 0)})
+	wantHeld(clock(11, 0))
+	wantOutput(h.Watermark(clock(34, 5)),
+		ptest.Element[string]{Value: "remind ann of /a", Time: clock(34, 0)}, ptest.Element[string]{Value: "remind ann of /b", Time: clock(34, 5)})
+	put("/bad", clock(35, 0))
+	if err := h.ProcessingTime(epoch); err == nil || !strings.Contains(err.Error(), "moves back") {
+		t.Errorf("error %v", err)
+	}
+	if err := h.End(); err == nil || err.Error() != "a bad page" {
+		t.Errorf("error %v", err)
+	}
+}
+
 func ExampleKeyedDoFn() {
 	t := new(testing.T) // in a test: its own
 	fn := &visits{}

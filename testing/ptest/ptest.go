@@ -15,6 +15,12 @@
 // A failing test prints how to repeat it: MILLSTREAM_SEED=… MILLSTREAM_RUNS=3 go test -run '^TestSums$'. A step that waits for
 // anything but its input (a lock that another holds, a reply from a network) stops the virtual clock; test it
 // with DoFn.
+//
+// A test that imports this package has flags:
+//
+//	-ptest.seed=7             as MILLSTREAM_SEED=7
+//	-ptest.runs=100           as MILLSTREAM_RUNS=100
+//	-ptest.backend=rocksdb    where state is kept: memory (the default), or rocksdb, with -tags rocksdb
 package ptest
 
 import (
@@ -22,7 +28,9 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+	"time"
 
+	"github.com/millstream/millstream/internal/engine"
 	"github.com/millstream/millstream/runners/direct"
 	"github.com/millstream/millstream/sdk"
 	"github.com/millstream/millstream/testing/seeds"
@@ -37,6 +45,7 @@ type config struct {
 	parallelism int
 	restore     int // -1: chosen
 	simulated   bool
+	crash       bool
 	each        []func(*direct.Options)
 }
 
@@ -46,6 +55,10 @@ func Parallelism(n int) Option { return func(c *config) { c.parallelism = n } }
 // RestoreEvery stops and restores the job after every n records read, in all runs but the first. Default:
 // drawn from the seed. 0: never.
 func RestoreEvery(n int) Option { return func(c *config) { c.restore = n } }
+
+// Crash breaks the job off at steps drawn from the seed, up to five times a run, in all runs but the first of each
+// scheduler, and restores it from its last checkpoint. What was processed after that is processed again.
+func Crash() Option { return func(c *config) { c.crash = true } }
 
 // Runs sets the number of simulated runs. Default 3. With 1, SimulatedOnly and a fixed seed a pipeline whose
 // answer depends on the interleaving can be tested.
@@ -79,17 +92,32 @@ func runAll(t testing.TB, build func(*sdk.Pipeline) error, opts []Option, check 
 	}
 	rnd := rand.New(rand.NewPCG(seed, 1))
 	var read int64
+	var steps int // of the last undisturbed run
 	for i := range c.runs + goroutines {
-		o := direct.Options{Parallelism: c.parallelism, ReadBatch: 1, Scheduler: sim.New(seed + uint64(i))}
+		var s scheduler = sim.New(seed + uint64(i))
 		how := fmt.Sprintf("run %d, simulated", i+1)
 		if i >= c.runs {
-			o.Scheduler, how = sim.NewParallel(), fmt.Sprintf("run %d, goroutines", i+1)
+			s, how = sim.NewParallel(), fmt.Sprintf("run %d, goroutines", i+1)
 		}
+		o := direct.Options{Parallelism: c.parallelism, ReadBatch: 1, Scheduler: s, Backend: backend(t)}
+		if o.Backend != nil {
+			o.Dir = t.TempDir()
+		}
+		crashes := 0
 		if i > 0 {
 			o.RestoreEvery, o.Overtaking = restoreEvery(c.restore, read, rnd), rnd.IntN(2) == 0
 		}
 		if i == c.runs { // the goroutines run undisturbed once
 			o.RestoreEvery = 0
+		}
+		if c.crash && i > 0 && i != c.runs {
+			o.CheckpointInterval = time.Duration(5+rnd.IntN(40)) * time.Millisecond
+			left := 1 + rnd.IntN(5)
+			o.Crash = func(crash func()) {
+				if left--; left >= 0 {
+					s.After(1+rnd.IntN(1+steps), func() { crashes++; crash() })
+				}
+			}
 		}
 		for _, f := range c.each {
 			f(&o)
@@ -102,13 +130,24 @@ func runAll(t testing.TB, build func(*sdk.Pipeline) error, opts []Option, check 
 			wrong = check()
 		}
 		if wrong != "" {
-			t.Fatalf("%s, restored every %d records, overtaking %v: %s\n%s", how, o.RestoreEvery, o.Overtaking, wrong, seeds.RerunMany(t, seed, c.runs))
+			t.Fatalf("%s, restored every %d records, crashed %d times, overtaking %v: %s\n%s", how, o.RestoreEvery, crashes, o.Overtaking, wrong, seeds.RerunMany(t, seed, c.runs))
 		}
 		if i == 0 {
 			first, read = r, recordsRead(r)
 		}
+		if i == 0 || i == c.runs {
+			steps = s.Steps()
+		}
 	}
 	return first
+}
+
+// scheduler is what runs are under.
+type scheduler interface {
+	engine.Scheduler
+	// After calls f after n more steps; Steps counts them.
+	After(n int, f func())
+	Steps() int
 }
 
 // maxRestores bounds the restores of one run: each starts the job anew.

@@ -92,6 +92,32 @@ func TestStateOutsideOfCheckpointsIsFound(t *testing.T) {
 	}
 }
 
+// Crashes need no records to be read, and find what restores between two records do not.
+func TestCrashesFindStateOutsideOfCheckpoints(t *testing.T) {
+	build := func(p *sdk.Pipeline) sdk.PCollection[int64] {
+		return sdk.ParDo("number", sdk.Create[int64]("in", p, 7, 7, 7, 7, 7, 7, 7, 7), &memory{})
+	}
+	if failure := failureOf(t, func(t testing.TB) { ptest.Collect(t, build, ptest.RestoreEvery(0), ptest.Runs(3)) }); failure != "" {
+		t.Fatalf("without a crash: %s", failure)
+	}
+	calls := 0
+	counted := func(p *sdk.Pipeline) sdk.PCollection[int64] {
+		return sdk.Map("count", sdk.Create[int64]("in", p, 1, 2, 3, 4), func(v int64) int64 { calls++; return v })
+	}
+	got := ptest.Collect(t, counted, ptest.RestoreEvery(0), ptest.Crash(), ptest.Runs(30), ptest.SimulatedOnly())
+	if d := cmp.Diff([]int64{1, 2, 3, 4}, got); d != "" {
+		t.Error(d)
+	}
+	if !seeds.Given() && calls <= 30*4 {
+		t.Errorf("%d calls for 4 elements in 30 runs: no crash took anything back", calls)
+	}
+	if failure := failureOf(t, func(t testing.TB) {
+		ptest.Collect(t, build, ptest.RestoreEvery(3), ptest.Crash(), ptest.Runs(30))
+	}); !strings.Contains(failure, "another answer than in the first run") {
+		t.Errorf("failure: %s", failure)
+	}
+}
+
 func TestFailureSaysHowToRepeatIt(t *testing.T) {
 	build := func(p *sdk.Pipeline) sdk.PCollection[int64] {
 		return sdk.MapErr("never", sdk.Create[int64]("in", p, 7), func(int64) (int64, error) { return 0, errors.New("no way") })

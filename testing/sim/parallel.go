@@ -21,6 +21,9 @@ type Parallel struct {
 	quiet   *sync.Cond // running fell to 0
 	live    []*parallelProc
 	running int // of live, those that do not wait
+	steps   int
+	at      int // step at which after is called; 0: never
+	after   func()
 }
 
 var _ engine.Scheduler = (*Parallel)(nil)
@@ -65,6 +68,33 @@ func (s *Parallel) Go(_ string, p engine.Parker, run func()) {
 
 // Now implements engine.Scheduler.
 func (s *Parallel) Now() eventtime.Time { return eventtime.Time(s.now.Load()) }
+
+// After makes a goroutine that parks call f, once, after n more steps; f does not wait. A later call replaces an earlier one.
+func (s *Parallel) After(n int, f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.at, s.after = s.steps+max(1, n), f
+}
+
+// Steps is how often a goroutine has parked so far.
+func (s *Parallel) Steps() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.steps
+}
+
+// step counts one, and calls what is due.
+func (s *Parallel) step() {
+	s.mu.Lock()
+	var f func()
+	if s.steps++; s.steps == s.at {
+		f = s.after
+	}
+	s.mu.Unlock()
+	if f != nil {
+		f()
+	}
+}
 
 // stopped counts one goroutine that no longer runs. The caller holds mu.
 func (s *Parallel) stopped() {
@@ -113,6 +143,7 @@ func (p *parallelProc) unpark() {
 
 // Park implements engine.Parker.
 func (p *parallelProc) Park(until eventtime.Time) {
+	p.s.step()
 	p.s.mu.Lock()
 	defer p.s.mu.Unlock()
 	if !p.woken && p.s.Now() < until {

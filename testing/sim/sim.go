@@ -19,6 +19,8 @@ type Scheduler struct {
 	procs []*proc
 	back  chan struct{} // a goroutine gives control back
 	steps int
+	at    int // step at which after is called; 0: never
+	after func()
 
 	// MaxSteps is the number of switches after which Run gives up; 0: 10 million.
 	MaxSteps int
@@ -108,6 +110,9 @@ func (s *Scheduler) Run() error {
 		if s.steps++; s.steps > limit {
 			return fmt.Errorf("no end after %d steps: %s", limit, s.describe())
 		}
+		if s.steps == s.at {
+			s.after()
+		}
 		p := runnable[s.rnd.IntN(len(runnable))]
 		for p.slow && s.rnd.IntN(10) > 0 && len(runnable) > 1 {
 			p = runnable[s.rnd.IntN(len(runnable))]
@@ -120,6 +125,9 @@ func (s *Scheduler) Run() error {
 		<-s.back
 	}
 }
+
+// After makes Run call f, once, after n more steps; f does not wait. A later call replaces an earlier one.
+func (s *Scheduler) After(n int, f func()) { s.at, s.after = s.steps+max(1, n), f }
 
 // Steps is the number of switches so far.
 func (s *Scheduler) Steps() int { return s.steps }

@@ -1,11 +1,16 @@
-// Package teststream is a source that follows a script: elements, watermarks and silence, one after the
-// other.
+// Package teststream is a source that follows a script: elements, watermarks, silence and processing time, one
+// after the other.
 //
 // Under the schedulers of ptest an event is taken only when the job has nothing left to do with those
 // before it, so that the order of the script is the order in which the whole job sees it. Elsewhere the
 // order of one stream is kept too, but a step that waits may fall behind by an event or more.
 //
-// The script ends, and with it event time: the collection counts as bounded.
+// A pipeline with a script has a processing time of its own, one for all its scripts. It is 0, which is
+// time.UnixMilli(0), until a script moves it, and stands still but for that. A job that is restored has again the
+// processing time of its checkpoint. A script that moves it is for the direct runner: the distributed runner refuses it.
+//
+// The script ends, and with it event time: the collection counts as bounded. What then still waits for a processing
+// time comes at once.
 package teststream
 
 import (
@@ -16,6 +21,7 @@ import (
 	"time"
 
 	"github.com/millstream/millstream/internal/eventtime"
+	"github.com/millstream/millstream/internal/kernel"
 	"github.com/millstream/millstream/sdk"
 	"github.com/millstream/millstream/sdk/connector"
 	"github.com/millstream/millstream/sdk/watermark"
@@ -32,6 +38,7 @@ const (
 	Element   Kind = iota // Value, with the timestamp At
 	Watermark             // no element before At will follow, or it is late
 	Silence               // the stream no longer holds the watermark back
+	Clock                 // the processing time is At
 )
 
 // Event is one line of a Script.
@@ -57,13 +64,29 @@ func (s Script[T]) At(t time.Time, vs ...T) Script[T] {
 // time, and after the last event at its end.
 func (s Script[T]) Watermark(t time.Time) Script[T] { return s.with(Event[T]{Kind: Watermark, At: t}) }
 
-// Silence declares the stream idle until its next event: until then others go on without it.
+// Silence declares the stream idle until its next element or watermark: until then others go on without it.
 func (s Script[T]) Silence() Script[T] { return s.with(Event[T]{Kind: Silence}) }
+
+// Clock moves the processing time to t, unless another script has moved it beyond.
+func (s Script[T]) Clock(t time.Time) Script[T] { return s.with(Event[T]{Kind: Clock, At: t}) }
+
+// AdvanceClock moves the processing time on by d from where this script has moved it before, at first 0.
+func (s Script[T]) AdvanceClock(d time.Duration) Script[T] {
+	t := time.UnixMilli(0).UTC()
+	for _, e := range s.events {
+		if e.Kind == Clock {
+			t = e.At
+		}
+	}
+	return s.Clock(t.Add(d))
+}
 
 // Read adds a step that plays the script.
 func Read[T any](name string, p *sdk.Pipeline, s Script[T]) (out sdk.PCollection[T]) {
 	p.Scope(name, func() {
 		pl := &play[T]{events: s.events}
+		pl.moves = slices.ContainsFunc(s.events, func(e Event[T]) bool { return e.Kind == Clock })
+		pl.clock = p.ScriptClock("events", pl.moves)
 		events := sdk.Read("events", p, pl, sdk.EventTime(stamp[T], pl))
 		out = sdk.ParDoFunc("elements", events, func(_ *sdk.ProcessContext, e Event[T], emit *sdk.Emitter[T]) error {
 			if e.Kind == Element {
@@ -88,6 +111,8 @@ func stamp[T any](e Event[T]) (t time.Time) {
 // has one split, its position: so there is one reader at a time, and it tells the generator what to say.
 type play[T any] struct {
 	events    []Event[T]
+	clock     *kernel.Clock
+	moves     bool         // the clock
 	watermark atomic.Int64 // event time
 	silent    atomic.Bool
 }
@@ -111,19 +136,23 @@ func (p *play[T]) Silent() bool { return p.silent.Load() }
 
 // Splits implements connector.Source. It also checks the script: here a mistake in it can be an error.
 func (p *play[T]) Splits(context.Context) ([]int64, error) {
-	w := eventtime.Min.Time()
+	w, now := eventtime.Min.Time(), time.UnixMilli(0).UTC()
 	for i, e := range p.events {
 		if e.Kind == Silence {
 			continue
 		}
 		if !e.At.Equal(e.At.Truncate(time.Millisecond)) {
-			return nil, fmt.Errorf("event %d of the script is at %v: event time has whole milliseconds", i, e.At)
+			return nil, fmt.Errorf("event %d of the script is at %v: time has whole milliseconds", i, e.At)
 		}
-		if e.Kind == Watermark {
-			if e.At.Before(w) {
-				return nil, fmt.Errorf("event %d of the script moves the watermark back, from %v to %v", i, w, e.At)
-			}
+		switch {
+		case e.Kind == Watermark && e.At.Before(w):
+			return nil, fmt.Errorf("event %d of the script moves the watermark back, from %v to %v", i, w, e.At)
+		case e.Kind == Watermark:
 			w = e.At
+		case e.Kind == Clock && e.At.Before(now):
+			return nil, fmt.Errorf("event %d of the script moves the processing time back, from %v to %v: it is at first 0, and only goes on", i, now, e.At)
+		case e.Kind == Clock:
+			now = e.At
 		}
 	}
 	return []int64{0}, nil
@@ -151,16 +180,24 @@ func (r *reader[T]) Assign(splits []int64) error {
 	}
 	r.watermark.Store(int64(eventtime.Min))
 	r.silent.Store(false)
+	now := eventtime.Time(0)
 	for _, e := range r.events[:r.next] {
-		r.follow(e)
+		if r.follow(e); e.Kind == Clock {
+			now = eventtime.FromTime(e.At)
+		}
 	}
 	r.settle = true
+	if r.moves {
+		r.clock.Begin(now)
+	}
 	return nil
 }
 
 // follow makes the generator say what holds after an event.
 func (r *reader[T]) follow(e Event[T]) {
-	r.silent.Store(e.Kind == Silence)
+	if e.Kind != Clock { // which says nothing of the stream
+		r.silent.Store(e.Kind == Silence)
+	}
 	if e.Kind == Watermark {
 		r.watermark.Store(int64(eventtime.FromTime(e.At)))
 	}
@@ -176,6 +213,9 @@ func (r *reader[T]) Read(context.Context, int) (b connector.Batch[Event[T], int6
 	default:
 		r.buf[0] = r.events[r.next]
 		r.follow(r.buf[0])
+		if r.buf[0].Kind == Clock {
+			r.clock.Set(eventtime.FromTime(r.buf[0].At))
+		}
 		r.next++
 		b.Records, b.Split, b.Status = r.buf[:], r.next, connector.Idle
 	}

@@ -94,6 +94,22 @@ func disturbed(op func() kernel.Operator, fn window.Fn, events []Event) ([]Step,
 	return out, nil
 }
 
+// steps is what panes makes of events, however disturbed, after a change of its specification.
+func steps(s Strategy, events []Event, change func(*lists)) ([]Step, error) {
+	listingOf, fn := s, s.Fn
+	if custom, ok := fn.(window.CustomFn); ok {
+		fn, listingOf.Fn = custom, window.Global()
+	}
+	spec, inputs, err := listing(listingOf)
+	if err != nil {
+		return nil, err
+	}
+	if change != nil {
+		change(&spec)
+	}
+	return disturbed(func() kernel.Operator { return kernel.NewPanes(spec, inputs) }, fn, events)
+}
+
 // played is a System for events that are known.
 type played struct {
 	steps []Step

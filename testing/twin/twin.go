@@ -210,6 +210,14 @@ func (t *Twin) assign(at eventtime.Time) []window.Window {
 		return []window.Window{fn.Assign(at)}
 	case window.GlobalFn:
 		return []window.Window{window.GlobalWindow}
+	case window.CalendarFn:
+		return []window.Window{fn.Assign(at)}
+	case window.CustomFn:
+		ws, err := fn.Assign(nil, at)
+		if err != nil {
+			panic(err)
+		}
+		return ws
 	}
 	panic(fmt.Sprintf("windows by %T are unknown here", t.s.Fn))
 }

@@ -1,4 +1,4 @@
-package kernel
+package cell
 
 import (
 	"strings"
