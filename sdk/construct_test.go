@@ -35,6 +35,24 @@ func (secretSum) AddInput(a secret, _ int64) secret    { return a }
 func (secretSum) MergeAccumulators(a, _ secret) secret { return a }
 func (secretSum) ExtractOutput(secret) int64           { return 0 }
 
+// looseKey has a coder that does not say that it is deterministic.
+type looseKey int64
+
+type loose struct{}
+
+func (loose) Append(dst []byte, k looseKey) ([]byte, error) { return append(dst, byte(k)), nil }
+func (loose) Decode(src []byte) (looseKey, []byte, error)   { return looseKey(src[0]), src[1:], nil }
+
+// hidden keeps its sum where no coder sees it.
+type hidden struct{ sum int64 }
+
+type hiddenSum struct{}
+
+func (hiddenSum) CreateAccumulator() hidden            { return hidden{} }
+func (hiddenSum) AddInput(a hidden, v int64) hidden    { return hidden{a.sum + v} }
+func (hiddenSum) MergeAccumulators(a, b hidden) hidden { return hidden{a.sum + b.sum} }
+func (hiddenSum) ExtractOutput(a hidden) int64         { return a.sum }
+
 func numbers(p *sdk.Pipeline, vs ...int64) sdk.PCollection[int64] {
 	return sdk.Create("numbers", p, vs...)
 }
@@ -116,6 +134,7 @@ func TestMistakesNameStepLineAndRemedy(t *testing.T) {
 			[]string{"taken by the step at construct_test.go:", "rename it or put it into a Scope"}},
 		{"name with a slash", func(p *sdk.Pipeline) { sdk.Create("a/b", p, 1) }, "a/b", []string{"must not", "slash"}},
 		{"no name", func(p *sdk.Pipeline) { sdk.Create("", p, 1) }, "", []string{"must not be empty"}},
+		{"name that is no UTF-8", func(p *sdk.Pipeline) { sdk.Create("a\xff", p, 1) }, "a\xff", []string{"what is no UTF-8"}},
 		{"name of a scope", func(p *sdk.Pipeline) { p.Scope(" x", func() {}) }, " x", []string{"begin or end with a space"}},
 		{"in a scope", func(p *sdk.Pipeline) {
 			p.Scope("outer", func() { p.Scope("inner", func() { numbers(p); numbers(p) }) })
@@ -151,7 +170,40 @@ func TestMistakesNameStepLineAndRemedy(t *testing.T) {
 		{"no partitions", func(p *sdk.Pipeline) { sdk.Partition("cut", numbers(p, 1), 0, func(int64) int { return 0 }) }, "cut",
 			[]string{"0 partitions: there may be 1 to 1000"}},
 		{"partition without a function", func(p *sdk.Pipeline) { sdk.Partition("cut", numbers(p, 1), 2, nil) }, "cut",
-			[]string{"its function is nil", "pass one that returns the index"}},
+			[]string{"its function is nil: pass one"}},
+		{"no function", func(p *sdk.Pipeline) { sdk.Map[int64, int64]("m", numbers(p, 1), nil) }, "m", []string{"its function is nil: pass one"}},
+		{"no function that can fail", func(p *sdk.Pipeline) { sdk.MapErr[int64, int64]("m", numbers(p, 1), nil) }, "m", []string{"its function is nil"}},
+		{"no function of many outputs", func(p *sdk.Pipeline) { sdk.FlatMap[int64, int64]("m", numbers(p, 1), nil) }, "m", []string{"its function is nil"}},
+		{"no function with a context", func(p *sdk.Pipeline) { sdk.ParDoFunc[int64, int64]("m", numbers(p, 1), nil) }, "m", []string{"its function is nil"}},
+		{"no filter", func(p *sdk.Pipeline) { sdk.Filter("m", numbers(p, 1), nil) }, "m", []string{"its function is nil"}},
+		{"no function of the key", func(p *sdk.Pipeline) { sdk.KeyBy[int64, int64]("m", numbers(p, 1), nil) }, "m", []string{"its function is nil"}},
+		{"no function of the value", func(p *sdk.Pipeline) { sdk.MapValues[string, int64, int64]("m", byParity("k", numbers(p, 1)), nil) }, "m", []string{"its function is nil"}},
+		{"key whose coder is not deterministic", func(p *sdk.Pipeline) {
+			sdk.UseCoder(p, loose{})
+			sdk.GroupByKey("group", sdk.KeyBy("key", numbers(p, 1), func(v int64) looseKey { return looseKey(v) }))
+		}, "group", []string{"its key", "looseKey", "Deterministic"}},
+		{"accumulator with unexported fields", func(p *sdk.Pipeline) {
+			sdk.CombinePerKey("sum", byParity("parity", numbers(p, 1)), hiddenSum{})
+		}, "sum", []string{"its accumulator is kept in checkpoints", "hidden", "unexported"}},
+		{"LateTo nowhere", func(p *sdk.Pipeline) {
+			sdk.CombinePerKey("sum", byParity("parity", numbers(p, 1)), stats.Sum[int64]{}, sdk.LateTo[sdk.KV[string, int64]](nil))
+		}, "sum", []string{"LateTo has a nil pointer", "pass &out"}},
+		{"LateTo of a keyed step nowhere", func(p *sdk.Pipeline) {
+			sdk.ParDoPerKey("count", byParity("parity", numbers(p, 1)), keyedFn{}, sdk.LateTo[sdk.KV[string, int64]](nil))
+		}, "count", []string{"LateTo has a nil pointer", "pass &out"}},
+		{"OutputTo nowhere", func(p *sdk.Pipeline) {
+			sdk.ParDo("two", numbers(p, 1), &twoOutputs{}, sdk.OutputTo[string]("more", nil))
+		}, "two", []string{`OutputTo("more") has a nil pointer`}},
+		{"ErrorsTo nowhere", func(p *sdk.Pipeline) {
+			sdk.ParDo("two", numbers(p, 1), &twoOutputs{}, sdk.ErrorsTo[int64](nil))
+		}, "two", []string{"ErrorsTo has a nil pointer"}},
+		{"group of what never ends", func(p *sdk.Pipeline) {
+			sdk.GroupByKey("group", byParity("k", sdk.Read("endless", p, endless{memio.Source([]int64{1})})))
+		}, "group", []string{"unbounded and in the global window", "use WindowInto, or a trigger"}},
+		{"co-group of what never ends", func(p *sdk.Pipeline) {
+			in := byParity("k", sdk.Read("endless", p, endless{memio.Source([]int64{1})}))
+			sdk.CoGroupByKey("join", byParity("k2", numbers(p, 1)), in)
+		}, "join", []string{"unbounded and in the global window", "use WindowInto, or a trigger"}},
 		{"accumulator without an encoding", func(p *sdk.Pipeline) {
 			sdk.CombinePerKey("sum", byParity("parity", numbers(p, 1)), secretSum{})
 		}, "sum", []string{"its accumulator is kept in checkpoints", "C", "chan int"}},

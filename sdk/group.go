@@ -56,6 +56,8 @@ func (c groupConfig) connect(p *Pipeline, step string, types []reflect.Type, set
 	free := slices.Clone(types)
 	for _, l := range c.late {
 		switch i := slices.Index(free, l.typ); {
+		case l.null:
+			p.errorf(step, "LateTo%s", nowhere)
 		case i >= 0:
 			free[i] = nil
 			set(l, i)
@@ -239,6 +241,7 @@ func aggregate[K comparable, A, Out any](a aggregation[K, A, Out], config groupC
 	p := inputs[0].p
 	out := PCollection[KV[K, Out]]{p: p}
 	var types []reflect.Type
+	bounded := true // all inputs
 	for i, in := range inputs {
 		if !in.ok {
 			return out
@@ -248,6 +251,7 @@ func aggregate[K comparable, A, Out any](a aggregation[K, A, Out], config groupC
 			return out
 		}
 		types = append(types, in.typ)
+		bounded = bounded && in.info.bounded
 	}
 	if !config.noHotKeys(p, a.name) {
 		return out
@@ -263,7 +267,7 @@ func aggregate[K comparable, A, Out any](a aggregation[K, A, Out], config groupC
 	}
 	w := inputs[0].info.windowing
 	early, late, counts := trigger.Counts(w.Trigger)
-	if w.Fn == window.Fn(window.Global()) && !inputs[0].info.bounded && !trigger.FiresEarly(w.Trigger) {
+	if w.Fn == window.Fn(window.Global()) && !bounded && !trigger.FiresEarly(w.Trigger) {
 		p.errorf(a.name, "its input is unbounded and in the global window, which never ends, so nothing would come out: use WindowInto, or a trigger that fires earlier, as trigger.AfterWatermark().Early(…) does")
 		return out
 	}
@@ -318,6 +322,7 @@ func aggregate[K comparable, A, Out any](a aggregation[K, A, Out], config groupC
 		Fn: a.fn, Spec: append(slices.Clone(a.spec), "windowing="+w.String()),
 	}
 	c := inputs[0].info
+	c.bounded = bounded
 	newInputs := func() (ks []kernel.AggregateInput[K, A, Out]) {
 		for _, in := range inputs {
 			ks = append(ks, in.kernel())

@@ -50,13 +50,13 @@ func (c groupConfig) noHotKeys(p *Pipeline, step string) bool {
 func notHot(n int, in collection) string {
 	w := in.windowing
 	early, late, counts := trigger.Counts(w.Trigger)
-	sessions, _ := w.Fn.(window.SessionsFn)
+	_, merge := window.Merging(w.Fn)
 	switch {
 	case n < 2 || n > maxShards:
 		return fmt.Sprintf("use 2 to %d shards", maxShards)
 	case in.retracts:
 		return "its input may have retractions, which would reach another shard than what they take back: leave HotKeys out"
-	case w.Fn == window.Fn(sessions) && !sessions.Merged:
+	case merge:
 		return fmt.Sprintf("the windows of its input, %+v, merge, and each shard would merge them by its own elements: leave HotKeys out, or use windows that do not merge", w.Fn)
 	case !counts || early > 0:
 		return fmt.Sprintf("the trigger %v may fire before the end of the window, and would do so for each shard apart: use trigger.AfterWatermark() without Early", w.Trigger)

@@ -103,6 +103,10 @@ func Write[T, C any, S connector.Sink[T, C]](name string, in PCollection[T], sin
 	if !in.usable(name) {
 		return
 	}
+	if in.info().retracts {
+		in.p.errorf(name, "its input may have retractions, which the sink would write as elements: write what Changes makes of it")
+		return
+	}
 	in = whole(name, 0, in)
 	committables, ok := coderFor[C](in.p, name, "its committables are kept in checkpoints")
 	if !ok {

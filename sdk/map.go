@@ -8,12 +8,18 @@ import (
 
 // Map replaces each element by f of it. f is called by all subtasks at once.
 func Map[In, Out any](name string, in PCollection[In], f func(In) Out) PCollection[Out] {
+	if f == nil {
+		return missing[In, Out](name, in)
+	}
 	return step[In, Out](name, "map", in, func() kernel.Operator { return kernel.NewMap(f) })
 }
 
 // MapErr is Map with a function that can fail: an error fails the job, or goes to ErrorsTo.
 func MapErr[In, Out any](name string, in PCollection[In], f func(In) (Out, error), opts ...StepOption) PCollection[Out] {
 	config := configOf(in.p, opts)
+	if f == nil {
+		return missing[In, Out](name, in)
+	}
 	if !in.usable(name) {
 		return PCollection[Out]{p: in.p}
 	}
@@ -32,16 +38,25 @@ func MapErr[In, Out any](name string, in PCollection[In], f func(In) (Out, error
 
 // FlatMap calls f for each element; f emits any number of outputs.
 func FlatMap[In, Out any](name string, in PCollection[In], f func(In, *Emitter[Out]) error, opts ...StepOption) PCollection[Out] {
+	if f == nil {
+		return ParDoFunc[In, Out](name, in, nil, opts...)
+	}
 	return ParDoFunc(name, in, func(_ *ProcessContext, v In, emit *Emitter[Out]) error { return f(v, emit) }, opts...)
 }
 
 // Filter keeps the elements for which keep is true.
 func Filter[T any](name string, in PCollection[T], keep func(T) bool) PCollection[T] {
+	if keep == nil {
+		return missing[T, T](name, in)
+	}
 	return step[T, T](name, "filter", in, func() kernel.Operator { return kernel.NewFilter(keep) })
 }
 
 // KeyBy makes pairs of f of the element, as the key, and the element.
 func KeyBy[T any, K comparable](name string, in PCollection[T], f func(T) K) PCollection[KV[K, T]] {
+	if f == nil {
+		return missing[T, KV[K, T]](name, in)
+	}
 	return step[T, KV[K, T]](name, "key by", in, func() kernel.Operator {
 		return kernel.NewMap(func(v T) KV[K, T] { return KV[K, T]{Key: f(v), Value: v} })
 	})
@@ -49,6 +64,9 @@ func KeyBy[T any, K comparable](name string, in PCollection[T], f func(T) K) PCo
 
 // MapValues replaces the value of each pair by f of it.
 func MapValues[K, V, W any](name string, in PCollection[KV[K, V]], f func(V) W) PCollection[KV[K, W]] {
+	if f == nil {
+		return missing[KV[K, V], KV[K, W]](name, in)
+	}
 	return step[KV[K, V], KV[K, W]](name, "map values", in, func() kernel.Operator {
 		return kernel.NewMap(func(kv KV[K, V]) KV[K, W] { return KV[K, W]{Key: kv.Key, Value: f(kv.Value)} })
 	})
@@ -102,4 +120,12 @@ func Reshuffle[T any](name string, in PCollection[T]) PCollection[T] {
 		return PCollection[T]{p: in.p}
 	}
 	return PCollection[T]{p: in.p, node: n}
+}
+
+// missing reports that a step has no function.
+func missing[In, Out any](name string, in PCollection[In]) PCollection[Out] {
+	if in.usable(name) {
+		in.p.errorf(name, "its function is nil: pass one")
+	}
+	return PCollection[Out]{p: in.p}
 }

@@ -91,12 +91,15 @@ type stepConfig struct {
 	lateTo, errorsTo *outputTo
 	async            asyncConfig
 	views            []*viewUse
-	twice            string // an option that may be given once, if it was not
+	wrong            string // a mistake in the options, for addWithOutputs to report
 }
 
 func (c *stepConfig) once(to **outputTo, o outputTo, option string) {
 	if *to != nil {
-		c.twice = option
+		c.wrong = option + " is given twice: leave one out"
+	}
+	if o.null {
+		c.wrong = option + nowhere
 	}
 	*to = &o
 }
@@ -107,6 +110,7 @@ type outputTo struct {
 	typ  reflect.Type
 	port func(*Pipeline) kernel.Port
 	set  func(p *Pipeline, n *kernel.Node, port int)
+	null bool // it points nowhere, which is a mistake
 }
 
 // configOf applies options. What they point to belongs to p from now on, but is not usable before the step
@@ -118,7 +122,10 @@ func configOf(p *Pipeline, opts []StepOption) (c stepConfig) {
 	for i, o := range c.outputs {
 		o.set(p, nil, 0)
 		if slices.ContainsFunc(c.outputs[:i], func(before outputTo) bool { return before.name == o.name }) {
-			c.twice = fmt.Sprintf("OutputTo(%q)", o.name)
+			c.wrong = fmt.Sprintf("OutputTo(%q) is given twice: leave one out", o.name)
+		}
+		if o.null {
+			c.wrong = fmt.Sprintf("OutputTo(%q)%s", o.name, nowhere)
 		}
 	}
 	for _, o := range []*outputTo{c.lateTo, c.errorsTo} {
@@ -134,11 +141,18 @@ type stepOption func(*stepConfig)
 func (f stepOption) applyStep(c *stepConfig) { f(c) }
 
 func newOutputTo[T any](name string, dst *PCollection[T]) outputTo {
-	return outputTo{
-		name, reflect.TypeFor[T](), func(p *Pipeline) kernel.Port { return port[T](p, name) },
-		func(p *Pipeline, n *kernel.Node, i int) { *dst = PCollection[T]{p: p, node: n, port: i} },
+	o := outputTo{
+		name: name, typ: reflect.TypeFor[T](), port: func(p *Pipeline) kernel.Port { return port[T](p, name) },
+		set: func(p *Pipeline, n *kernel.Node, i int) { *dst = PCollection[T]{p: p, node: n, port: i} },
 	}
+	if dst == nil {
+		o.null, o.set = true, func(*Pipeline, *kernel.Node, int) {}
+	}
+	return o
 }
+
+// nowhere follows the name of an option that sets a collection.
+const nowhere = " has a nil pointer: declare var out sdk.PCollection[…] and pass &out"
 
 // OutputTo sets dst to the extra output that the DoFn declares by that name.
 func OutputTo[T any](name string, dst *PCollection[T]) StepOption {
@@ -182,6 +196,9 @@ func ParDo[In, Out any, F DoFn[In, Out]](name string, in PCollection[In], fn F, 
 // ParDoFunc calls f for each element. f is called by all subtasks at once.
 func ParDoFunc[In, Out any](name string, in PCollection[In], f func(*ProcessContext, In, *Emitter[Out]) error, opts ...StepOption) PCollection[Out] {
 	config := configOf(in.p, opts)
+	if f == nil {
+		return missing[In, Out](name, in)
+	}
 	if !in.usable(name) {
 		return PCollection[Out]{p: in.p}
 	}
@@ -219,8 +236,8 @@ func addWithOutputs[In, Out any](name string, n *kernel.Node, p *Pipeline, info 
 		p.errorf(name, "%s is for MapAsync: leave it out", o)
 		return false
 	}
-	if config.twice != "" {
-		p.errorf(name, "%s is given twice: leave one out", config.twice)
+	if config.wrong != "" {
+		p.errorf(name, "%s", config.wrong)
 		return false
 	}
 	n.Ports = []kernel.Port{port[Out](p, "out")}

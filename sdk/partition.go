@@ -22,12 +22,12 @@ func Partition[T any](name string, in PCollection[T], n int, f func(T) int) []PC
 	if !in.usable(name) {
 		return out
 	}
-	switch {
-	case n < 1 || n > maxPartitions:
+	if n < 1 || n > maxPartitions {
 		in.p.errorf(name, "%d partitions: there may be 1 to %d", n, maxPartitions)
 		return out
-	case f == nil:
-		in.p.errorf(name, "its function is nil: pass one that returns the index of an element's partition")
+	}
+	if f == nil {
+		missing[T, T](name, in)
 		return out
 	}
 	node := &kernel.Node{

@@ -23,6 +23,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/millstream/millstream/internal/kernel"
 	"github.com/millstream/millstream/sdk/coder"
@@ -168,8 +169,8 @@ func (p *Pipeline) fullName(step string) string {
 }
 
 func (p *Pipeline) checkName(name string) {
-	if name == "" || strings.ContainsAny(name, "/\n\r\t\"") || strings.TrimSpace(name) != name {
-		p.errorf(name, "a name must not be empty, begin or end with a space, or contain a slash, a quote or a line break")
+	if name == "" || strings.ContainsAny(name, "/\n\r\t\"") || strings.TrimSpace(name) != name || !utf8.ValidString(name) {
+		p.errorf(name, "a name must not be empty, begin or end with a space, or contain a slash, a quote, a line break or what is no UTF-8")
 	}
 }
 

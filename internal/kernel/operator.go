@@ -136,8 +136,8 @@ type OpenContext struct {
 	// Go runs run in a goroutine that the host owns and waits for, and then, between two other calls of the operator, done in that
 	// of the subtask. The context of run is cancelled with the subtask, or by the function that Go returns, which is to be called
 	// once done was. See Async.
-	Go func(run func(context.Context), done func()) (cancel func())
-	views     []any                 // *viewSlot, what the step's code may read by ReadView
+	Go    func(run func(context.Context), done func()) (cancel func())
+	views []any // *viewSlot, what the step's code may read by ReadView
 	// Wake makes an idle source be polled, and an operator whose NextClock is due be called; any goroutine may call it.
 	Wake func()
 }

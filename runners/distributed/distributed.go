@@ -21,6 +21,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/keepalive"
@@ -181,6 +182,11 @@ func (c Config) Validate(p Program) error {
 
 // validateJob refuses settings of a job that contradict each other or that p cannot run.
 func (c *Config) validateJob(p Program) error {
+	for _, arg := range slices.Concat(p.Args, settingsOf(os.Environ())) {
+		if !utf8.ValidString(arg) {
+			return fmt.Errorf("%q is no UTF-8: workers get arguments and settings as text; rename the file, or leave it out", arg)
+		}
+	}
 	switch {
 	case c.StateBackend == "memory" && c.CheckpointDir != "":
 		return errors.New("--state-backend=memory keeps checkpoints in the coordinator's memory, and --checkpoint-dir is given: take --state-backend=filesystem, or leave the directory out")

@@ -29,6 +29,16 @@ func TestChildrenThatEndWithTheJobAreNotReplaced(t *testing.T) {
 	}
 }
 
+// Beam 37110: a message with text that is no UTF-8 cannot be sent, and workers would come and go for ever.
+func TestArgumentsThatAreNotUTF8AreRefused(t *testing.T) {
+	err := Config{Role: "local", Workers: 1, Parallelism: 1, KeyGroups: 1, StateBackend: "memory", Restore: "none"}.Validate(Program{
+		Name: "p", Args: []string{"--in=\xff.txt"}, Backends: map[string]statebackend.Driver{"memory": memory.Driver{}},
+	})
+	if err == nil || !strings.Contains(err.Error(), `"--in=\xff.txt" is no UTF-8`) {
+		t.Errorf("error %v", err)
+	}
+}
+
 // A claim deposes whoever leads: a coordinator that cannot start for a reason of its own must not make one.
 func TestACoordinatorThatCannotStartClaimsNothing(t *testing.T) {
 	busy, err := net.Listen("tcp", "127.0.0.1:0")

@@ -111,7 +111,7 @@ func (b *builder) spec(n *kernel.Node) (*pipepb.FunctionSpec, string, error) {
 	switch n.Kind {
 	case "read":
 		return beam(urnRead, &pipepb.ReadPayload{Source: fn, IsBounded: bounded(!n.Unbounded)})
-	case "map", "filter", "key by", "map values", "partition", "pardo", "async", "view", "wait":
+	case "map", "filter", "key by", "map values", "partition", "pardo", "async", "changes", "view", "wait":
 		payload := &pipepb.ParDoPayload{DoFn: fn}
 		if err := sideInputs(n, payload); err != nil {
 			return nil, "", err

@@ -32,6 +32,7 @@ import (
 	"time"
 
 	"github.com/millstream/millstream/runners/distributed"
+	"github.com/millstream/millstream/runners/distributed/coordinator"
 	"github.com/millstream/millstream/sdk"
 	"github.com/millstream/millstream/statebackend"
 	"github.com/millstream/millstream/statebackend/memory"
@@ -96,6 +97,7 @@ type Option func(*config)
 type config struct {
 	workers, parallelism int
 	kill                 bool
+	steps                *[]coordinator.Step
 }
 
 // Workers sets the number of worker processes. Default 2.
@@ -107,6 +109,9 @@ func Parallelism(n int) Option { return func(c *config) { c.parallelism = n } }
 // KillWorker kills a worker, as kill -9 does, when it has taken its part of a checkpoint that is then not completed.
 // Another takes its place, and the job goes on from the checkpoint before, or from the start.
 func KillWorker() Option { return func(c *config) { c.kill = true } }
+
+// Steps sets dst to what each step has counted since the job was restored last: records, and the metrics of its code.
+func Steps(dst *[]coordinator.Step) Option { return func(c *config) { c.steps = dst } }
 
 // Run runs the pipeline of that name to its end; it must be bounded. A job that fails, fails the test. It sets
 // variables of the environment, so the test cannot be parallel.
@@ -124,8 +129,13 @@ func Run(t testing.TB, name string, args []string, opts ...Option) {
 		t.Setenv("MILLSTREAM_FAILPOINTS", "after-prepare=kill")
 		t.Setenv("MILLSTREAM_FAILPOINTS_ONCE", t.TempDir())
 	}
+	var progress func(coordinator.Progress)
+	if c.steps != nil {
+		progress = func(p coordinator.Progress) { *c.steps = p.Steps } // called by one goroutine, which ends with Run
+	}
 	err := distributed.Run(t.Context(), distributed.Config{
-		Role: "local", Workers: c.workers, Parallelism: c.parallelism,
+		OnProgress: progress,
+		Role:       "local", Workers: c.workers, Parallelism: c.parallelism,
 		StateBackend: "filesystem", StateCache: 64 << 20, CheckpointDir: "file://" + t.TempDir(),
 		CheckpointInterval: 100 * time.Millisecond, CheckpointMode: "aligned", RetainCheckpoints: 3,
 		Scratch: t.TempDir(), Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),

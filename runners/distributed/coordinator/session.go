@@ -83,7 +83,7 @@ func (s *Server) handshake(stream control.Control_JoinServer) (*session, error) 
 	}
 	refuse := func(reason string) error {
 		s.logger.Error("worker refused", "process", hello.Process, "reason", reason)
-		return stream.Send(&control.ToWorker{Message: &control.ToWorker_Dismiss{Dismiss: &control.Dismiss{Reason: reason, Done: true, Failed: true}}})
+		return stream.Send(control.Sendable(&control.ToWorker{Message: &control.ToWorker_Dismiss{Dismiss: &control.Dismiss{Reason: reason, Done: true, Failed: true}}}))
 	}
 	if hello.Protocol != control.Version {
 		return nil, refuse(fmt.Sprintf("the worker speaks version %d of the control protocol (%s), the coordinator version %d: start both from the same program", hello.Protocol, hello.Version, control.Version))
@@ -177,7 +177,7 @@ func (s *Server) serve(stream control.Control_JoinServer, ses *session, received
 	for {
 		select {
 		case m := <-ses.out:
-			if err := stream.Send(m); err != nil {
+			if err := stream.Send(control.Sendable(m)); err != nil {
 				return err
 			}
 			if m.GetDismiss() != nil {

@@ -62,7 +62,7 @@ func runSession(ctx context.Context, o Options, ln *sharedListener, client contr
 func (s *session) send(m *control.FromWorker) error {
 	s.sendLock.Lock()
 	defer s.sendLock.Unlock()
-	return s.stream.Send(m)
+	return s.stream.Send(control.Sendable(m))
 }
 
 // handshake introduces this worker and builds the pipeline.
