@@ -267,9 +267,9 @@ func (o *panes[K, A, Out]) merge(windows []openWindow[A, Out], w window.Window) 
 
 // merge makes h what is known of two windows that have become another. Its panes are counted anew.
 func (h *header) merge(other header) {
+	h.late = (h.late || h.since == 0) && (other.late || other.since == 0) // of what waits for a pane
 	h.since += other.since
 	h.onTime = h.onTime && other.onTime
-	h.late = h.late && other.late
 	h.ended = h.ended && other.ended
 	h.closed = h.closed && other.closed
 }
