@@ -267,7 +267,7 @@ func again(n *node, from []*node) bool {
 }
 
 // waits are the processing times for which n waits.
-func (n *node) waits() (out []eventtime.Time) {
+func (n *node) waits(now instant) (out []eventtime.Time) {
 	if n.done {
 		return nil
 	}
@@ -277,13 +277,44 @@ func (n *node) waits() (out []eventtime.Time) {
 			out = append(out, due(t, n.seen[0].at.clock))
 		}
 	case trigger.Watermark:
-		return n.current().waits()
+		return n.current().waits(now)
 	case trigger.Each:
-		return n.turn().waits()
+		return n.turn().waits(now)
 	default:
 		for _, k := range n.kids {
-			out = append(out, k.waits()...)
+			out = append(out, k.waits(now)...)
+			if _, all := n.t.(trigger.All); all && !k.mayCome(now) {
+				return nil // it cannot be ready before another element comes
+			}
 		}
 	}
 	return out
+}
+
+// mayCome says whether n is ready, or may be later, also if no element comes.
+func (n *node) mayCome(now instant) bool {
+	if n.done || n.ready(now) {
+		return true
+	}
+	switch n.t.(type) {
+	case trigger.ProcessingTime:
+		return len(n.seen) > 0
+	case trigger.Watermark:
+		return !n.past || n.current().mayCome(now)
+	case trigger.Each:
+		return n.turn().mayCome(now)
+	case trigger.All:
+		for _, k := range n.kids {
+			if !k.mayCome(now) {
+				return false
+			}
+		}
+		return true
+	}
+	for _, k := range n.kids {
+		if !k.done && k.mayCome(now) {
+			return true
+		}
+	}
+	return false
 }

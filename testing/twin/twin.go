@@ -305,7 +305,7 @@ func (t *Twin) watermark(w eventtime.Time) {
 func (t *Twin) clock(c eventtime.Time) {
 	due := t.list(func(l *life) []occasion {
 		var out []occasion
-		for _, at := range t.root(l).waits() {
+		for _, at := range t.root(l).waits(t.instant(l)) {
 			if t.now.clock < at && at <= c && (len(out) == 0 || at < out[0].due) {
 				out = []occasion{{due: at}}
 			}
