@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/millstream/millstream/internal/eventtime"
@@ -346,7 +347,7 @@ func TestMailIsDeliveredOnceInOrder(t *testing.T) {
 		t.Errorf("newest checkpoint in the mail is %d", n)
 	}
 	ms, overtaking, err := b.control(nil)
-	if fmt.Sprint(ms) != "[{4 false false} {3 false false} {0 false true}]" || overtaking || err != nil {
+	if !slices.Equal(ms, []mail{{trigger: 4}, {trigger: 3}, {stop: true}}) || overtaking || err != nil {
 		t.Errorf("%v, %v, %v", ms, overtaking, err)
 	}
 	if ms, _, _ := b.control(ms); len(ms) != 0 || b.triggerWaiting() != 0 {
