@@ -40,7 +40,7 @@ func TestRetractionsAreSeenAsChanges(t *testing.T) {
 		})
 	})
 	slices.Sort(got)
-	if d := cmp.Diff([]string{"a1false", "a1true", "a3false", "b10false"}, got); d != "" {
+	if d := cmp.Diff([]string{"a1 false", "a1 true", "a3 false", "b10 false"}, got); d != "" {
 		t.Error(d)
 	}
 }
