@@ -62,6 +62,9 @@ type expected struct {
 
 const present, tombstone, absent = "present", "tombstone", "absent"
 
+// unexpected is what Beam's file says of output that no step expects.
+const unexpected = "Unexpected output"
+
 // Stater is a System that tells what it keeps for a key and window: "present" if it takes elements and has some, "tombstone" if
 // its trigger is finished and it has not expired, else "absent".
 type Stater interface {
@@ -144,7 +147,7 @@ func (c transcript) run(system System, backwards bool) error {
 	var latest int64
 	for i, step := range c.Transcript {
 		if step.Expect == nil && len(out) > 0 {
-			return fmt.Errorf("Unexpected output before step %d: %v", i+1, out)
+			return fmt.Errorf("%s before step %d: %v", unexpected, i+1, out)
 		}
 		var err error
 		switch {
@@ -183,7 +186,7 @@ func (c transcript) run(system System, backwards bool) error {
 		}
 	}
 	if len(out) > 0 {
-		return fmt.Errorf("Unexpected output at the end: %v", out)
+		return fmt.Errorf("%s at the end: %v", unexpected, out)
 	}
 	return nil
 }
