@@ -5,7 +5,8 @@
 //
 //	trigger.AfterWatermark().Early(trigger.AfterCount(1))
 //
-// Later panes are dropped, so that what has come out does not come again while its window takes elements. An unbounded
+// Later panes are dropped, so that what has come out does not come again while its window takes elements. (A session that a
+// late element makes longer is another window.) An unbounded
 // input in the global window needs such a trigger; what has been seen is then kept for ever. What comes after its window has
 // expired is dropped: see sdk.LateTo, whose elements are pairs here.
 package distinct
