@@ -58,7 +58,14 @@ func Retry(times int, backoff time.Duration) StepOption {
 // An error on which no Retry is left goes to ErrorsTo, or fails the job.
 func MapAsync[In, Out any](name string, in PCollection[In], f func(context.Context, In) (Out, error), opts ...StepOption) PCollection[Out] {
 	config := configOf(in.p, append([]StepOption{Concurrency(16)}, opts...))
+	if f == nil {
+		return missing[In, Out](name, in)
+	}
 	if !in.usable(name) {
+		return PCollection[Out]{p: in.p}
+	}
+	if in.info().retracts {
+		in.p.errorf(name, "its input may have retractions, for which its function could return another thing than for what they take back: put it before the aggregation, or take its input from Changes")
 		return PCollection[Out]{p: in.p}
 	}
 	in = whole(name, 0, in)

@@ -79,3 +79,22 @@ func TestAggregationsUnderstandRetractions(t *testing.T) {
 		})
 	}
 }
+
+// What is taken back as a whole leaves an empty pane, so that whoever goes by the newest pane forgets it.
+func TestAWindowOfWhichAllWasTakenBackIsEmpty(t *testing.T) {
+	panes := ptest.CollectPanes(t, func(p *sdk.Pipeline) sdk.PCollection[sdk.KV[int64, int64]] {
+		again := sdk.WindowInto("again", retracting(p), window.Fixed(10*time.Millisecond),
+			sdk.Trigger(trigger.AfterWatermark().Early(trigger.AfterCount(1))), sdk.Accumulating)
+		return sdk.CombinePerKey("by sum", sdk.Map("key", again, func(kv sdk.KV[string, int64]) sdk.KV[int64, int64] { return sdk.Pair(kv.Value, kv.Value) }), sumOf{})
+	}, ptest.Parallelism(1))
+	newest := map[int64]int64{}
+	index := map[int64]int64{}
+	for _, p := range panes {
+		if i, seen := index[p.Value.Key]; !seen || p.Pane.Index > i {
+			newest[p.Value.Key], index[p.Value.Key] = p.Value.Value, p.Pane.Index
+		}
+	}
+	if d := cmp.Diff(map[int64]int64{1: 0, 3: 3, 10: 10}, newest); d != "" {
+		t.Error(d)
+	}
+}

@@ -34,11 +34,7 @@ type Remover[In, Acc any] interface{ RemoveInput(Acc, In) Acc }
 // GroupOption refines an aggregation.
 type GroupOption interface{ applyGroup(*groupConfig) }
 
-type groupConfig struct {
-	late  []lateTo
-	hot   int // shards of HotKeys
-	isHot bool
-}
+type groupConfig struct{ late []lateTo }
 
 // groupConfigOf applies options. What they point to belongs to p from now on; see configOf.
 func groupConfigOf(p *Pipeline, opts []GroupOption) (c groupConfig) {
@@ -126,15 +122,11 @@ func removeValue[V any](p *Pipeline) func(vs []V, v V) []V {
 
 // CombinePerKey aggregates, for each key and window, the values by fn.
 func CombinePerKey[K comparable, V, A, Out any, F CombineFn[V, A, Out]](name string, in PCollection[KV[K, V]], fn F, opts ...GroupOption) PCollection[KV[K, Out]] {
-	config := groupConfigOf(in.p, opts)
-	if config.isHot {
-		return combineHot[K, V, A, Out](name, in, fn, config)
-	}
 	a := aggregation[K, A, Out]{
 		name: name, kind: "combine", create: fn.CreateAccumulator, extract: fn.ExtractOutput, merge: fn.MergeAccumulators, combine: true, size: kernel.Footprint[A](),
 		fn: fmt.Sprintf("%T", fn), spec: []string{fmt.Sprintf("fn=%T", fn)},
 	}
-	return aggregate(a, config, inputOf(&a, in, fn.AddInput, remover[V, A](fn)))
+	return aggregate(a, groupConfigOf(in.p, opts), inputOf(&a, in, fn.AddInput, remover[V, A](fn)))
 }
 
 // remover is the RemoveInput of a CombineFn, or nil.
@@ -149,7 +141,7 @@ func remover[V, A any](fn any) func(A, V) A {
 // result of nothing is fn's identity; other windows without elements give nothing.
 func CombineGlobally[V, A, Out any, F CombineFn[V, A, Out]](name string, in PCollection[V], fn F, opts ...GroupOption) (out PCollection[Out]) {
 	config := groupConfigOf(in.p, opts)
-	if !in.usable(name) || !config.noHotKeys(in.p, name) {
+	if !in.usable(name) {
 		return PCollection[Out]{p: in.p}
 	}
 	in.p.Scope(name, func() {
@@ -253,9 +245,6 @@ func aggregate[K comparable, A, Out any](a aggregation[K, A, Out], config groupC
 		types = append(types, in.typ)
 		bounded = bounded && in.info.bounded
 	}
-	if !config.noHotKeys(p, a.name) {
-		return out
-	}
 	key, err := coder.KeyOf[K](p.coders...)
 	if err != nil {
 		p.errorf(a.name, "its key: %w", err)
@@ -302,7 +291,7 @@ func aggregate[K comparable, A, Out any](a aggregation[K, A, Out], config groupC
 		Key: key, Acc: acc, Create: a.create, Extract: a.extract, Merge: a.merge, Clone: a.clone, Size: a.size, Identity: a.global && w.Fn == window.Fn(window.Global()),
 		Windowing: kernel.Windowing{
 			Lateness: w.AllowedLateness, EarlyCount: early, LateCount: late,
-			Accumulating: w.Accumulation != kernel.Discarding, Retracting: w.Accumulation == kernel.Retracting, Retracted: retracted,
+			Accumulating: w.Accumulation != kernel.Discarding, Retracting: w.Accumulation == kernel.Retracting,
 			Timestamps: w.Timestamps, EmptyOnTime: w.EmptyOnTime, EmptyLast: w.EmptyLast,
 		},
 	}

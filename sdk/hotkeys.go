@@ -9,10 +9,10 @@ import (
 	"github.com/millstream/millstream/sdk/window"
 )
 
-// maxShards bounds HotKeys.
+// maxShards bounds the shards of CombinePerHotKey.
 const maxShards = 1000
 
-// HotKeys makes CombinePerKey work in two stages, for keys that have more elements than one subtask can take: the elements of a
+// CombinePerHotKey is CombinePerKey in two stages, for keys that have more elements than one subtask can take: the elements of a
 // key are spread over n shards, 2 to 1000, each with an accumulator of its own, and a second stage merges those. The
 // result is the same, lateness and late panes included. Every key has up to n accumulators in each window then: n is seldom
 // more than the parallelism.
@@ -22,61 +22,14 @@ const maxShards = 1000
 // It is refused where the result would be another: with early panes, and late ones that wait for several elements (each shard would
 // wait for itself); for windows that merge, as sessions (a shard sees gaps that the key has not); with pane timestamps other
 // than the end of the window; and for input with retractions, which would reach another shard than what they take back.
-func HotKeys(n int) GroupOption { return hotKeys(n) }
-
-type hotKeys int
-
-func (h hotKeys) applyGroup(c *groupConfig) { c.hot, c.isHot = int(h), true }
-
-// sharded is the key of the first stage.
-type sharded[K comparable] struct {
-	Key   K
-	Shard int32
-}
-
-// shardRun is the number of elements that a subtask sends to a shard before it turns to the next: enough that lifting adds
-// some of them up.
-const shardRun = 64
-
-// noHotKeys refuses HotKeys at a step that has no two stages.
-func (c groupConfig) noHotKeys(p *Pipeline, step string) bool {
-	if c.isHot {
-		p.errorf(step, "HotKeys is for CombinePerKey: leave it out")
-	}
-	return !c.isHot
-}
-
-// notHot says why the elements of a key cannot be spread over shards, or "".
-func notHot(n int, in collection) string {
-	w := in.windowing
-	early, late, counts := trigger.Counts(w.Trigger)
-	_, merge := window.Merging(w.Fn)
-	switch {
-	case n < 2 || n > maxShards:
-		return fmt.Sprintf("use 2 to %d shards", maxShards)
-	case in.retracts:
-		return "its input may have retractions, which would reach another shard than what they take back: leave HotKeys out"
-	case merge:
-		return fmt.Sprintf("the windows of its input, %+v, merge, and each shard would merge them by its own elements: leave HotKeys out, or use windows that do not merge", w.Fn)
-	case !counts || early > 0:
-		return fmt.Sprintf("the trigger %v may fire before the end of the window, and would do so for each shard apart: use trigger.AfterWatermark() without Early", w.Trigger)
-	case late > 1:
-		return fmt.Sprintf("the trigger %v waits for several late elements, which may be in as many shards: use Late(trigger.AfterCount(1))", w.Trigger)
-	case w.Timestamps != kernel.EndOfWindow:
-		return "panes would get the timestamps of some elements: use the end of the window, which is the default"
-	}
-	return ""
-}
-
-// combineHot is CombinePerKey with HotKeys.
-func combineHot[K comparable, V, A, Out any, F CombineFn[V, A, Out]](name string, in PCollection[KV[K, V]], fn F, config groupConfig) (out PCollection[KV[K, Out]]) {
-	p, n := in.p, config.hot
+func CombinePerHotKey[K comparable, V, A, Out any, F CombineFn[V, A, Out]](name string, in PCollection[KV[K, V]], n int, fn F, opts ...GroupOption) (out PCollection[KV[K, Out]]) {
+	p, config := in.p, groupConfigOf(in.p, opts)
 	out.p = p
 	if !in.usable(name) {
 		return out
 	}
 	if why := notHot(n, in.info()); why != "" {
-		p.errorf(name, "HotKeys(%d): %s", n, why)
+		p.errorf(name, "%s", why)
 		return out
 	}
 	acc, ok := coderFor[A](p, name, "its accumulator is kept in checkpoints")
@@ -144,6 +97,38 @@ func combineHot[K comparable, V, A, Out any, F CombineFn[V, A, Out]](name string
 		out = aggregate(second, groupConfig{}, inputOf(&second, byKey, add, nil))
 	})
 	return out
+}
+
+// sharded is the key of the first stage.
+type sharded[K comparable] struct {
+	Key   K
+	Shard int32
+}
+
+// shardRun is the number of elements that a subtask sends to a shard before it turns to the next: enough that lifting adds
+// some of them up.
+const shardRun = 64
+
+// notHot says why the elements of a key cannot be spread over shards, or "".
+func notHot(n int, in collection) string {
+	w := in.windowing
+	early, late, counts := trigger.Counts(w.Trigger)
+	_, merge := window.Merging(w.Fn)
+	switch {
+	case n < 2 || n > maxShards:
+		return fmt.Sprintf("%d shards: use 2 to %d", n, maxShards)
+	case in.retracts:
+		return "its input may have retractions, which would reach another shard than what they take back: use CombinePerKey"
+	case merge:
+		return fmt.Sprintf("the windows of its input, %+v, merge, and each shard would merge them by its own elements: use CombinePerKey, or windows that do not merge", w.Fn)
+	case !counts || early > 0:
+		return fmt.Sprintf("the trigger %v may fire before the end of the window, and would do so for each shard apart: use trigger.AfterWatermark() without Early", w.Trigger)
+	case late > 1:
+		return fmt.Sprintf("the trigger %v waits for several late elements, which may be in as many shards: use Late(trigger.AfterCount(1))", w.Trigger)
+	case w.Timestamps != kernel.EndOfWindow:
+		return "panes would get the timestamps of some elements: use the end of the window, which is the default"
+	}
+	return ""
 }
 
 // rekey adds a step that changes elements by a function of its own in each subtask, and says what is known of its output.

@@ -36,7 +36,7 @@ func (valueSet) MergeAccumulators(a, b []int64) []int64 {
 }
 func (valueSet) ExtractOutput(a []int64) string { return fmt.Sprint(a) }
 
-// With HotKeys and without it a combine has the same panes, each with the same elements, timing and numbers, and the same
+// With shards and without them a combine has the same panes, each with the same elements, timing and numbers, and the same
 // late elements.
 func TestHotKeysChangeNothing(t *testing.T) {
 	ms := time.UnixMilli
@@ -65,11 +65,17 @@ func TestHotKeysChangeNothing(t *testing.T) {
 				}
 				s = s.At(ms(max(0, w-20+rnd.Int64N(35))), rnd.Int64N(1000))
 			}
-			build := func(opts ...sdk.GroupOption) func(p *sdk.Pipeline) sdk.PCollection[string] {
+			build := func(shards int) func(p *sdk.Pipeline) sdk.PCollection[string] {
 				return func(p *sdk.Pipeline) sdk.PCollection[string] {
 					keyed := byParity("parity", teststream.Read("in", p, s))
 					var late pairs
-					out := sdk.CombinePerKey("set", sdk.WindowInto("w", keyed, c.fn, c.opts...), valueSet{}, append(opts, sdk.LateTo(&late))...)
+					w := sdk.WindowInto("w", keyed, c.fn, c.opts...)
+					var out sdk.PCollection[sdk.KV[string, string]]
+					if shards == 0 {
+						out = sdk.CombinePerKey("set", w, valueSet{}, sdk.LateTo(&late))
+					} else {
+						out = sdk.CombinePerHotKey("set", w, shards, valueSet{}, sdk.LateTo(&late))
+					}
 					lines := sdk.MapValues("set line", out, func(v string) string { return v })
 					lateLines := sdk.MapValues("late line", late, func(v int64) string { return fmt.Sprint("late ", v) })
 					line := func(name string, in sdk.PCollection[sdk.KV[string, string]]) sdk.PCollection[string] {
@@ -82,9 +88,9 @@ func TestHotKeysChangeNothing(t *testing.T) {
 					return sdk.Flatten("all", line("line", lines), line("and late", lateLines))
 				}
 			}
-			want := ptest.Collect(t, build(), ptest.Runs(2))
+			want := ptest.Collect(t, build(0), ptest.Runs(2))
 			for _, n := range []int{2, 7} {
-				got := ptest.Collect(t, build(sdk.HotKeys(n)), ptest.Parallelism(1+n%3), ptest.Runs(3))
+				got := ptest.Collect(t, build(n), ptest.Parallelism(1+n%3), ptest.Runs(3))
 				if d := cmp.Diff(want, got); d != "" {
 					t.Errorf("%d shards, -without +with:\n%s\n%s", n, d, seeds.Rerun(t, seed))
 				}
@@ -97,7 +103,7 @@ func TestHotKeysChangeNothing(t *testing.T) {
 func TestHotKeysSpreadAKey(t *testing.T) {
 	vs := make([]int64, 64*12)
 	r := ptest.Run(t, func(p *sdk.Pipeline) error {
-		sdk.CombinePerKey("set", sdk.KeyBy("one key", numbers(p, vs...), func(int64) string { return "k" }), valueSet{}, sdk.HotKeys(4))
+		sdk.CombinePerHotKey("set", sdk.KeyBy("one key", numbers(p, vs...), func(int64) string { return "k" }), 4, valueSet{})
 		return nil
 	}, ptest.Parallelism(1), ptest.RestoreEvery(0), ptest.Runs(1))
 	if n := r.Step("set/partial").RecordsOut; n != 4 {
@@ -111,20 +117,18 @@ func TestHotKeysSpreadAKey(t *testing.T) {
 func TestHotKeysAreRefusedWhereTheResultWouldBeAnother(t *testing.T) {
 	fixed := window.Fixed(10 * time.Millisecond)
 	sum := func(name string, p *sdk.Pipeline, n int, fn window.Fn, opts ...sdk.WindowOption) {
-		sdk.CombinePerKey("set", sdk.WindowInto("w", byParity("parity", timed(p, 1)), fn, opts...), valueSet{}, sdk.HotKeys(n))
+		sdk.CombinePerHotKey("set", sdk.WindowInto("w", byParity("parity", timed(p, 1)), fn, opts...), n, valueSet{})
 	}
 	for want, build := range map[string]func(p *sdk.Pipeline){
-		"HotKeys(1): use 2 to 1000 shards":    func(p *sdk.Pipeline) { sum("", p, 1, fixed) },
-		"HotKeys(1001): use 2 to 1000 shards": func(p *sdk.Pipeline) { sum("", p, 1001, fixed) },
-		"merge, and each shard would merge":   func(p *sdk.Pipeline) { sum("", p, 2, window.Sessions(time.Second)) },
+		"1 shards: use 2 to 1000":           func(p *sdk.Pipeline) { sum("", p, 1, fixed) },
+		"1001 shards: use 2 to 1000":        func(p *sdk.Pipeline) { sum("", p, 1001, fixed) },
+		"merge, and each shard would merge": func(p *sdk.Pipeline) { sum("", p, 2, window.Sessions(time.Second)) },
 		"may fire before the end of the window": func(p *sdk.Pipeline) {
 			sum("", p, 2, fixed, sdk.Trigger(trigger.AfterWatermark().Early(trigger.AfterCount(3))))
 		},
 		"waits for several late elements": func(p *sdk.Pipeline) {
 			sum("", p, 2, fixed, sdk.Trigger(trigger.AfterWatermark().Late(trigger.AfterCount(2))))
 		},
-		"HotKeys is for CombinePerKey":   func(p *sdk.Pipeline) { sdk.GroupByKey("set", byParity("parity", numbers(p, 1)), sdk.HotKeys(2)) },
-		"HotKeys is for CombinePerKey: ": func(p *sdk.Pipeline) { sdk.CombineGlobally("set", numbers(p, 1), valueSet{}, sdk.HotKeys(2)) },
 	} {
 		p := sdk.NewPipeline("p")
 		build(p)
@@ -134,10 +138,10 @@ func TestHotKeysAreRefusedWhereTheResultWouldBeAnother(t *testing.T) {
 	}
 }
 
-func ExampleHotKeys() {
+func ExampleCombinePerHotKey() {
 	printSorted(func(p *sdk.Pipeline) sdk.PCollection[string] {
 		votes := sdk.Create("votes", p, sdk.Pair("mill", int64(1)), sdk.Pair("mill", int64(2)), sdk.Pair("sieve", int64(3)))
-		all := sdk.CombinePerKey("all", votes, valueSet{}, sdk.HotKeys(8))
+		all := sdk.CombinePerHotKey("all", votes, 8, valueSet{})
 		return sdk.Map("line", all, func(kv sdk.KV[string, string]) string { return kv.Key + " " + kv.Value })
 	})
 	// Output:

@@ -53,8 +53,7 @@ type subtask struct {
 	wakeAt      eventtime.Time // an idle source is asked again then
 	notified    atomic.Bool    // or when its reader has called for it
 	paused      bool           // until the next snapshot: see Options.OnRecords
-	ticking     bool           // the work that was due at tickAt is not done
-	tickAt      eventtime.Time // processing time
+	tickAt      eventtime.Time // processing time of the tick that is not done
 	ended       bool           // End was sent; only checkpoints are left
 	stopping    bool
 	calls       map[*call]struct{} // see call
@@ -222,18 +221,17 @@ func (s *subtask) work() (bool, error) {
 // tick does a slice of what is due by the clock. It returns false if nothing is.
 func (s *subtask) tick() (bool, error) {
 	now := s.now()
-	if !s.ticking && s.chain.nextClock() > now {
-		return false, nil
-	}
-	if !s.ticking {
-		s.ticking, s.tickAt = true, now
+	if !s.chain.ticking {
+		if s.chain.nextClock() > now {
+			return false, nil
+		}
+		s.tickAt = now
 	}
 	done, err := s.chain.tick(s.tickAt, s.job.opts.Budget)
 	if err != nil {
 		return false, err
 	}
 	if done {
-		s.ticking = false
 		s.chain.released()
 		if !s.chain.advancing {
 			err = s.flushIfOld()

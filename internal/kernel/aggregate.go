@@ -19,7 +19,6 @@ type Windowing struct {
 	// What only NewPanes can do.
 	Trigger     *triggering.Machine // instead of the counts; nil: these
 	Retracting  bool                // the pane before is taken back; needs Out
-	Retracted   bool                // elements of the input may be taken back
 	Timestamps  TimestampCombiner
 	EmptyOnTime bool // see Strategy
 	EmptyLast   bool

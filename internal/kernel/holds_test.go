@@ -1,8 +1,6 @@
 package kernel
 
 import (
-	"bytes"
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -11,8 +9,6 @@ import (
 	"github.com/millstream/millstream/sdk/coder"
 	"github.com/millstream/millstream/sdk/connector"
 	"github.com/millstream/millstream/sdk/window"
-	"github.com/millstream/millstream/statebackend"
-	"github.com/millstream/millstream/statebackend/memory"
 	"github.com/millstream/millstream/testing/seeds"
 )
 
@@ -39,20 +35,18 @@ type holdWalk struct {
 	r     *rand.Rand
 	stats *holdStats
 	cache int64
-	files files
+	kept
 
 	h     *holds[string]
 	holds map[wakeKey[string]]eventtime.Time
 	w     eventtime.Time
 	floor eventtime.Time // the watermark of the outputs
 
-	base   *savedBase
-	deltas [][]byte
 }
 
 func walkHolds(seed uint64, stats *holdStats) error {
 	r := rand.New(rand.NewPCG(seed, 4))
-	w := &holdWalk{r: r, stats: stats, cache: []int64{0, 2000, 1 << 20}[r.IntN(3)], files: files{}, holds: map[wakeKey[string]]eventtime.Time{},
+	w := &holdWalk{r: r, stats: stats, cache: []int64{0, 2000, 1 << 20}[r.IntN(3)], kept: kept{files: files{}}, holds: map[wakeKey[string]]eventtime.Time{},
 		w: eventtime.Min, floor: eventtime.Min}
 	if err := w.open(horizons{}); err != nil {
 		return err
@@ -98,24 +92,9 @@ func walkHolds(seed uint64, stats *holdStats) error {
 }
 
 func (w *holdWalk) open(h horizons) error {
-	c := statebackend.Config{KeyGroups: statebackend.AllKeyGroups(testGroups)}
-	deltas := w.deltas
-	if w.base != nil {
-		c.Restore = []statebackend.Restore{{Handle: w.base.handle, Fetcher: w.files}}
-		deltas = append([][]byte{w.base.companion}, deltas...)
-	}
-	b, err := memory.Driver{}.Open(context.Background(), c)
+	b, err := w.kept.open()
 	if err != nil {
 		return err
-	}
-	for _, d := range deltas {
-		batch, err := statebackend.ParseBatch(bytes.Clone(d))
-		if err == nil {
-			err = b.Write(batch)
-		}
-		if err != nil {
-			return err
-		}
 	}
 	key, err := coder.KeyOf[string]()
 	if err != nil {
@@ -123,7 +102,7 @@ func (w *holdWalk) open(h horizons) error {
 	}
 	w.h, err = newHolds(key, &OpenContext{
 		Subtask: connector.Subtask{Parallelism: 1}, Groups: testGroups, Backend: b, CacheMax: w.cache, Track: true}, holdTable)
-	if err == nil && len(deltas) > 0 {
+	if err == nil && !w.nothing() {
 		err = w.h.restore(h)
 	}
 	return err
@@ -247,16 +226,8 @@ func (w *holdWalk) between() error {
 	if _, err := s.Encode(1 << 30); err != nil {
 		return err
 	}
-	w.deltas = append(w.deltas, bytes.Clone(s.Delta()))
-	if s.Base() != nil {
-		handle, err := s.Base().Persist(context.Background(), w.files)
-		if err == nil {
-			err = s.Base().Release()
-		}
-		if err != nil {
-			return err
-		}
-		w.base, w.deltas = &savedBase{handle, bytes.Clone(s.Companion())}, nil
+	if err := w.keep(s, true); err != nil {
+		return err
 	}
 	if w.r.IntN(2) == 0 {
 		w.stats.crashes++

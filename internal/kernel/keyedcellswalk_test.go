@@ -1,7 +1,6 @@
 package kernel
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -18,8 +17,6 @@ import (
 	"github.com/millstream/millstream/sdk/connector"
 	"github.com/millstream/millstream/sdk/state"
 	"github.com/millstream/millstream/sdk/window"
-	"github.com/millstream/millstream/statebackend"
-	"github.com/millstream/millstream/statebackend/memory"
 )
 
 // ---- the walk ----
@@ -32,7 +29,7 @@ type cellsWalk struct {
 	always bool
 	cache  int64
 	most   int // keys to look at in one go; 0: as usual
-	files  files
+	kept
 
 	op    *keyedParDo[string, int64, string]
 	out   map[cellKey][]string
@@ -42,8 +39,6 @@ type cellsWalk struct {
 
 	pending   KeyedSnapshot
 	pendingAt *cellsPoint
-	base      *savedBase
-	deltas    [][]byte
 	completed *cellsPoint
 }
 
@@ -61,7 +56,7 @@ func walkCells(seed uint64, stats *cellStats) error {
 	r := rand.New(rand.NewPCG(seed, 5))
 	w := &cellsWalk{
 		r: r, stats: stats, global: r.IntN(3) == 0, always: r.IntN(4) == 0, cache: []int64{0, 6000, 1 << 20}[r.IntN(3)], most: []int{0, 0, 1, 2}[r.IntN(4)],
-		files: files{}, out: map[cellKey][]string{}, w: eventtime.Min, at: eventtime.Time(r.Int64N(8_000_000) - 4_000_000),
+		kept: kept{files: files{}}, out: map[cellKey][]string{}, w: eventtime.Min, at: eventtime.Time(r.Int64N(8_000_000) - 4_000_000),
 	}
 	for i := range w.ttls {
 		w.ttls[i] = ttlOf{[]int64{1, 30, 700, 5000, 90_000, 40_000_000}[r.IntN(6)], state.Refresh(r.IntN(2)), state.Clock(r.IntN(2))}
@@ -90,10 +85,12 @@ func walkCells(seed uint64, stats *cellStats) error {
 		}
 	}
 	n := w.op.state.resident + len(w.op.state.segments)
-	_ = w.op.ttl.each(func(_ cell.Clock, l *lookupIndex[string]) error {
+	for _, l := range w.op.ttl.indexes() {
+		if l == nil {
+			continue
+		}
 		n += l.table.resident + len(l.table.segments)
-		return nil
-	})
+	}
 	if n != 0 {
 		return fmt.Errorf("at the end %d entries and segments are left", n)
 	}
@@ -101,24 +98,9 @@ func walkCells(seed uint64, stats *cellStats) error {
 }
 
 func (w *cellsWalk) open(p *cellsPoint) error {
-	c := statebackend.Config{KeyGroups: statebackend.AllKeyGroups(testGroups)}
-	deltas := w.deltas
-	if w.base != nil {
-		c.Restore = []statebackend.Restore{{Handle: w.base.handle, Fetcher: w.files}}
-		deltas = append([][]byte{w.base.companion}, deltas...)
-	}
-	b, err := memory.Driver{}.Open(context.Background(), c)
+	b, err := w.kept.open()
 	if err != nil {
 		return err
-	}
-	for _, d := range deltas {
-		batch, err := statebackend.ParseBatch(bytes.Clone(d))
-		if err == nil {
-			err = b.Write(batch)
-		}
-		if err != nil {
-			return err
-		}
 	}
 	key, err := coder.KeyOf[string]()
 	if err != nil {
@@ -306,18 +288,8 @@ func (w *cellsWalk) encode(budget int) error {
 		return err
 	}
 	w.pending = nil
-	w.deltas = append(w.deltas, bytes.Clone(p.Delta()))
-	if p.Base() != nil {
-		h, err := p.Base().Persist(context.Background(), w.files)
-		if err == nil {
-			err = p.Base().Release()
-		}
-		if err != nil {
-			return err
-		}
-		if w.r.IntN(3) > 0 {
-			w.base, w.deltas = &savedBase{h, bytes.Clone(p.Companion())}, nil
-		}
+	if err := w.keep(p, w.r.IntN(3) > 0); err != nil {
+		return err
 	}
 	w.completed = w.pendingAt
 	return nil
@@ -364,7 +336,15 @@ func (w *cellsWalk) check() error {
 	if err != nil {
 		return err
 	}
-	return o.ttl.each(func(clock cell.Clock, l *lookupIndex[string]) error { return w.checkLookups(clock, l, states) })
+	for clock, l := range o.ttl.indexes() {
+		if l == nil {
+			continue
+		}
+		if err := w.checkLookups(cell.Clock(clock), l, states); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // checkLookups: whatever has expired, but for the lag, is gone, for the lookup of a state comes in time.

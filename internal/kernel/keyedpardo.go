@@ -491,7 +491,11 @@ func (o *keyedParDo[K, V, Out]) Flush() error {
 // Snapshot implements Stateful.
 func (o *keyedParDo[K, V, Out]) Snapshot(checkpoint int64, base bool) (OpSnapshot, error) {
 	tables := []cutTable{o.state, o.wakes.table, o.clock.table, o.holds.table}
-	_ = o.ttl.each(func(_ cell.Clock, l *lookupIndex[K]) error { tables = append(tables, l.table); return nil })
+	for _, l := range o.ttl.indexes() {
+		if l != nil {
+			tables = append(tables, l.table)
+		}
+	}
 	p, err := cutTogether(base, o.state.backend, tables...)
 	if err != nil {
 		return OpSnapshot{}, fmt.Errorf("checkpoint %d: %w", checkpoint, err)

@@ -1,7 +1,6 @@
 package kernel
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -20,7 +19,6 @@ import (
 	"github.com/millstream/millstream/sdk/connector"
 	"github.com/millstream/millstream/sdk/window"
 	"github.com/millstream/millstream/statebackend"
-	"github.com/millstream/millstream/statebackend/memory"
 	"github.com/millstream/millstream/testing/seeds"
 )
 
@@ -72,7 +70,7 @@ type keyedWalk[K comparable] struct {
 	key   func(*rand.Rand, int) K
 	coder coder.Key[K]
 	index map[string]int
-	files files
+	kept
 	stats *keyedStats
 
 	global, always bool // windows; a crash after every step
@@ -91,8 +89,6 @@ type keyedWalk[K comparable] struct {
 
 	pending   KeyedSnapshot
 	pendingAt *keyedPoint
-	base      *savedBase
-	deltas    [][]byte
 	completed *keyedPoint
 }
 
@@ -115,7 +111,7 @@ func walkKeyed[K comparable](seed uint64, key func(*rand.Rand, int) K, stats *ke
 		return err
 	}
 	w := &keyedWalk[K]{
-		r: r, key: key, stats: stats, coder: kc, index: map[string]int{}, files: files{},
+		r: r, key: key, stats: stats, coder: kc, index: map[string]int{}, kept: kept{files: files{}},
 		global: r.IntN(3) == 0, always: r.IntN(4) == 0, cache: []int64{0, 3000, 1 << 20}[r.IntN(3)],
 		lateness: []int64{0, 2000}[r.IntN(2)],
 		out:      map[naiveKey][]string{}, w: eventtime.Min, now: eventtime.Time(r.Int64N(8_000_000) - 4_000_000),
@@ -178,24 +174,9 @@ func (w *keyedWalk[K]) idx(k K) int {
 }
 
 func (w *keyedWalk[K]) open(p *keyedPoint) error {
-	c := statebackend.Config{KeyGroups: statebackend.AllKeyGroups(testGroups)}
-	deltas := w.deltas
-	if w.base != nil {
-		c.Restore = []statebackend.Restore{{Handle: w.base.handle, Fetcher: w.files}}
-		deltas = append([][]byte{w.base.companion}, deltas...)
-	}
-	b, err := memory.Driver{}.Open(context.Background(), c)
+	b, err := w.kept.open()
 	if err != nil {
 		return err
-	}
-	for _, d := range deltas {
-		batch, err := statebackend.ParseBatch(bytes.Clone(d))
-		if err == nil {
-			err = b.Write(batch)
-		}
-		if err != nil {
-			return err
-		}
 	}
 	now := func() eventtime.Time { return w.clock }
 	prog := &keyedProgram[K]{index: w.idx, clock: now}
@@ -398,18 +379,8 @@ func (w *keyedWalk[K]) encode(budget int) error {
 		return err
 	}
 	w.pending = nil
-	w.deltas = append(w.deltas, bytes.Clone(p.Delta()))
-	if p.Base() != nil {
-		h, err := p.Base().Persist(context.Background(), w.files)
-		if err == nil {
-			err = p.Base().Release()
-		}
-		if err != nil {
-			return err
-		}
-		if w.r.IntN(3) > 0 { // else it is not completed: the deltas must do
-			w.base, w.deltas = &savedBase{h, bytes.Clone(p.Companion())}, nil
-		}
+	if err := w.keep(p, w.r.IntN(3) > 0); err != nil {
+		return err
 	}
 	w.completed = w.pendingAt
 	return nil

@@ -73,29 +73,34 @@ func openExpiries[K comparable](decls []cell.Decl, key coder.Key[K], c *OpenCont
 	return x, nil
 }
 
-func (x *expiries[K]) each(f func(clock cell.Clock, l *lookupIndex[K]) error) error {
-	if x == nil {
-		return nil
+// indexes are those by each clock, nil where no TTL goes by it.
+func (x *expiries[K]) indexes() (all [cell.Clocks]*lookupIndex[K]) {
+	if x != nil {
+		all = x.clocks
 	}
-	for clock, l := range x.clocks {
-		if l == nil {
-			continue
-		}
-		if err := f(cell.Clock(clock), l); err != nil {
-			return err
-		}
-	}
-	return nil
+	return all
 }
 
 // cacheBytes is what the tables may take.
 func (x *expiries[K]) cacheBytes() (n int64) {
-	_ = x.each(func(_ cell.Clock, l *lookupIndex[K]) error { n += l.table.max; return nil })
+	for _, l := range x.indexes() {
+		if l != nil {
+			n += l.table.max
+		}
+	}
 	return n
 }
 
 func (x *expiries[K]) evict() error {
-	return x.each(func(_ cell.Clock, l *lookupIndex[K]) error { return l.table.evict() })
+	for _, l := range x.indexes() {
+		if l == nil {
+			continue
+		}
+		if err := l.table.evict(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // goBy says whether there are TTLs by a clock.
@@ -222,37 +227,47 @@ func (o *keyedParDo[K, V, Out]) eventNow() eventtime.Time {
 // nextLookup is the processing time from which there is something to free.
 func (o *keyedParDo[K, V, Out]) nextLookup() eventtime.Time {
 	next := noTime
-	_ = o.ttl.each(func(clock cell.Clock, l *lookupIndex[K]) error {
+	for clock, l := range o.ttl.indexes() {
 		switch {
-		case clock == cell.ProcessingTime:
+		case l == nil:
+		case cell.Clock(clock) == cell.ProcessingTime:
 			next = min(next, l.next())
 		case l.next() <= o.fired:
 			next = eventtime.Min // left over
 		}
-		return nil
-	})
+	}
 	return next
 }
 
 // forgetLookups is called for a state that is about to go.
 func (o *keyedParDo[K, V, Out]) forgetLookups() error {
 	c := &o.call
-	return o.ttl.each(func(clock cell.Clock, l *lookupIndex[K]) error {
-		return l.move(wakeKey[K]{c.key, c.win}, o.ttl.of(&c.e.acc)[clock], window.Window{})
-	})
+	for clock, l := range o.ttl.indexes() {
+		if l == nil {
+			continue
+		}
+		if err := l.move(wakeKey[K]{c.key, c.win}, o.ttl.of(&c.e.acc)[clock], window.Window{}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // settleLookups gives the state of the call a lookup in time for what expires first.
 func (o *keyedParDo[K, V, Out]) settleLookups() error {
 	c := &o.call
-	return o.ttl.each(func(clock cell.Clock, l *lookupIndex[K]) error {
+	for i, l := range o.ttl.indexes() {
+		if l == nil {
+			continue
+		}
+		clock := cell.Clock(i)
 		first, lag := o.ttl.first(&c.e.acc, clock)
 		if clock == cell.EventTime && first >= o.lastTime() {
 			first = noTime // it goes with its window
 		}
 		has := o.ttl.of(&c.e.acc)[clock]
 		if first == noTime || has != (window.Window{}) && has.EndTime() <= first.Add(lag) {
-			return nil // one that comes early moves on then
+			continue // one that comes early moves on then
 		}
 		if !o.writable() {
 			return c.err
@@ -263,8 +278,8 @@ func (o *keyedParDo[K, V, Out]) settleLookups() error {
 		}
 		o.ttl.set(&c.e.acc, clock, to)
 		o.state.resized(c.e)
-		return nil
-	})
+	}
+	return nil
 }
 
 // expiredBy is the time at which what has expired may go: no call will look at an earlier one.
@@ -282,8 +297,9 @@ func (o *keyedParDo[K, V, Out]) expireCells(budget int) error {
 		return nil
 	}
 	budget = min(budget, o.ttl.most)
-	return o.ttl.each(func(clock cell.Clock, l *lookupIndex[K]) error {
-		for budget > 0 && l.next() <= o.expiredBy(clock) {
+	for i, l := range o.ttl.clocks {
+		clock := cell.Clock(i)
+		for l != nil && budget > 0 && l.next() <= o.expiredBy(clock) {
 			s := l.buckets[0]
 			done, err := l.table.pass(s, &budget, true, func(_ *segment[wakeKey[K], struct{}], e *entry[wakeKey[K], struct{}]) error {
 				l.due = append(l.due, e.key)
@@ -300,8 +316,8 @@ func (o *keyedParDo[K, V, Out]) expireCells(budget int) error {
 				return err
 			}
 		}
-		return nil
-	})
+	}
+	return nil
 }
 
 // lookAtDue frees what has expired of the keys that were found in a bucket.

@@ -248,7 +248,6 @@ func (o *panes[K, A, Out]) merge(windows []openWindow[A, Out], w window.Window) 
 		s.acc = o.Merge(s.acc, other.acc)
 		s.merge(other.header)
 		if m, n := s.more, other.more; m != nil {
-			m.net += n.net
 			m.prev = append(m.prev, n.prev...)
 			m.hold, m.atEnd = o.combine(m.hold, n.hold), m.atEnd || n.atEnd
 			triggers = append(triggers, n.trigger)

@@ -57,7 +57,6 @@ type windowMore[Out any] struct {
 	clock   eventtime.Time // processing time at which the trigger may be ready; else noTime
 	hold    eventtime.Time // combined timestamp of the elements since the pane before that count; noTime if none does
 	atEnd   bool           // some of them count as the end of the window
-	net     int64          // elements less those that were taken back
 	prev    []emitted[Out] // to be taken back before the next pane
 }
 
@@ -69,14 +68,14 @@ type emitted[Out any] struct {
 	value Out
 }
 
-// NewPanes returns an operator like NewAggregate for any windowing. If a.Merge is of use to its windows, they merge.
+// NewPanes returns an operator like NewAggregate for any windowing. Its windows merge if a.Merging is set.
 func NewPanes[K comparable, A, Out any](a Aggregation[K, A, Out], inputs func() []AggregateInput[K, A, Out]) Operator {
 	return &panes[K, A, Out]{Aggregation: a, inputs: inputs()}
 }
 
 // simple says whether the trigger is counts and nothing else is asked for.
 func (w *Windowing) simple() bool {
-	return w.Trigger == nil && !w.Retracting && !w.Retracted && w.Timestamps == EndOfWindow
+	return w.Trigger == nil && !w.Retracting && w.Timestamps == EndOfWindow
 }
 
 // holds says whether a pane may come when the watermark has passed its timestamp.
@@ -186,7 +185,6 @@ func (in *aggregateInput[K, V, A, Out]) join(o *panes[K, A, Out], b Batch) error
 					return fmt.Errorf("element %s is taken back, and the aggregation cannot remove it", Brief(r.Value))
 				}
 				s.acc = in.remove(s.acc, r.Value.Value)
-				s.more.net -= 2
 			} else {
 				s.acc = in.add(s.acc, r.Value.Value)
 			}
@@ -267,7 +265,6 @@ func (o *panes[K, A, Out]) added(e *entry[K, *windowList[A, Out]], s *openWindow
 	}
 	s.since++
 	if m := s.more; m != nil {
-		m.net++
 		o.keep(s, t)
 		if o.Trigger != nil {
 			o.Trigger.Element(&m.trigger, o.moment(s))
@@ -352,20 +349,14 @@ func (o *panes[K, A, Out]) fire(e *entry[K, *windowList[A, Out]], s *openWindow[
 		m.hold, m.atEnd = noTime, false
 	}
 	p := MakePane(s.fired(timing, last))
-	if m := s.more; m != nil && (o.Retracting || o.Retracted) {
-		for _, was := range m.prev {
+	v := o.Extract(s.acc)
+	if o.Retracting {
+		for _, was := range s.more.prev {
 			if err = o.paneAt(e.key, was.value, was.win, was.pane.Retract(), was.time); err != nil {
 				return err
 			}
 		}
-		m.prev = m.prev[:0]
-		if o.Retracted && m.net == 0 {
-			return nil // all that was in it has been taken back
-		}
-	}
-	v := o.Extract(s.acc)
-	if o.Retracting {
-		s.more.prev = append(s.more.prev, emitted[Out]{s.win, t, p, v})
+		s.more.prev = append(s.more.prev[:0], emitted[Out]{s.win, t, p, v})
 	}
 	err = o.paneAt(e.key, v, s.win, p, t)
 	if !o.Accumulating && !last {

@@ -145,7 +145,6 @@ func (c windowListCoder[A, Out]) appendMore(dst []byte, m *windowMore[Out]) (_ [
 	dst = binary.AppendVarint(dst, int64(m.clock))
 	dst = binary.AppendVarint(dst, int64(m.hold))
 	dst = append(dst, bit(m.atEnd))
-	dst = binary.AppendVarint(dst, m.net)
 	if c.out == nil {
 		return dst, nil
 	}
@@ -224,7 +223,7 @@ func (c windowListCoder[A, Out]) decodeMore(d *varints, m *windowMore[Out]) (err
 		}
 	}
 	m.clock = eventtime.Time(d.signed("clock"))
-	m.hold, m.atEnd, m.net = eventtime.Time(d.signed("hold")), d.unsigned("hold") == 1, d.signed("number of elements")
+	m.hold, m.atEnd = eventtime.Time(d.signed("hold")), d.unsigned("hold") == 1
 	if d.err != nil || c.out == nil {
 		return d.err
 	}

@@ -172,11 +172,6 @@ func (v *view[E, T]) add(win window.Window, p ViewPart[E]) error {
 	if err := v.table.put(s, w.end, p.Items); err != nil {
 		return err
 	}
-	e, err := v.table.find(s, w.end)
-	if err != nil {
-		return err
-	}
-	v.table.resized(e)
 	w.end++
 	w.coming += int64(v.size(&p.Items))
 	kept := w.coming

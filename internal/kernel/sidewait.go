@@ -73,11 +73,6 @@ func (q *waiting[In]) add(rows []Element[In]) error {
 	if err := q.table.put(s, w.next, slices.Clone(rows)); err != nil {
 		return err
 	}
-	e, err := q.table.find(s, w.next)
-	if err != nil {
-		return err
-	}
-	q.table.resized(e)
 	w.next++
 	return q.table.evict()
 }

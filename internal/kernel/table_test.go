@@ -164,25 +164,7 @@ func (w *tableWalk[K]) open() error {
 }
 
 func (w *tableWalk[K]) restored(base *savedBase, deltas [][]byte) (statebackend.Backend, error) {
-	c := statebackend.Config{KeyGroups: statebackend.AllKeyGroups(testGroups)}
-	if base != nil {
-		c.Restore = []statebackend.Restore{{Handle: base.handle, Fetcher: w.files}}
-		deltas = append([][]byte{base.companion}, deltas...)
-	}
-	b, err := memory.Driver{}.Open(context.Background(), c)
-	if err != nil {
-		return nil, err
-	}
-	for _, d := range deltas {
-		batch, err := statebackend.ParseBatch(slices.Clone(d))
-		if err == nil {
-			err = b.Write(batch)
-		}
-		if err != nil {
-			return nil, err
-		}
-	}
-	return b, nil
+	return (&kept{w.files, base, deltas}).open()
 }
 
 func (w *tableWalk[K]) step() (string, error) {

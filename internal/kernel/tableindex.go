@@ -17,6 +17,9 @@ func (t *Table[K, A]) put(s *segment[K, A], k K, acc A) error {
 		return err
 	}
 	e.acc = acc
+	if t.size != nil {
+		t.resized(e)
+	}
 	if t.evicts {
 		e.flags |= flagUsed
 	}

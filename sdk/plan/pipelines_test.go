@@ -89,7 +89,7 @@ func steps(p *sdk.Pipeline) {
 	sdk.CombinePerKey("count", hourly, count{})
 	sdk.CombinePerKey("count, late apart", hourly, count{}, sdk.LateTo(&late))
 	sdk.CoGroupByKey("both", hourly, late)
-	sdk.CombinePerKey("hot count", hourly, count{}, sdk.HotKeys(4))
+	sdk.CombinePerHotKey("hot count", hourly, 4, count{})
 	sdk.CoGroupByKey3("all three", hourly, late, hourly)
 	parts := sdk.Partition("by length", upper, 3, func(s string) int { return min(len(s), 2) })
 	sdk.Map("short", parts[1], func(s string) string { return s })

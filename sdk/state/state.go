@@ -77,7 +77,7 @@ const DefaultMaxBytes = 64 << 20
 const mostMaxBytes = 256 << 20
 
 // MaxBytes limits what a cell may hold for one key and window, in bytes of memory, roughly: at most 256 MiB. Default:
-// DefaultMaxBytes. A write that would exceed it is not made, and the job fails with the step, cell and key: a cell that
+// DefaultMaxBytes. The job fails at a write that exceeds it, with the step, cell and key, and nothing is added to the cell after that: one that
 // only grows is a mistake that would otherwise end the process.
 func MaxBytes(n int) Option { return optionFunc(func(o *options) { o.max = n }) }
 

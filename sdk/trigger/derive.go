@@ -1,4 +1,8 @@
+// What follows from a trigger: whether it loses data, whether it fires early, and the one of its output.
+
 package trigger
+
+import "slices"
 
 // MayLoseData says why elements may be lost under t as the trigger of a collection, or "". t is valid. Once a trigger is finished, the
 // elements that come after are dropped; what had come is not lost, for at its expiry a window emits what it still has. It
@@ -60,6 +64,26 @@ func mayFire(t Trigger) bool {
 		return mayFire(t.Of[0])
 	case Repeat:
 		return mayFire(t.Of)
+	}
+	return true
+}
+
+// FiresEarly says whether t may be ready before the end of the window. In the global window of a stream that never ends nothing
+// else counts.
+func FiresEarly(t Trigger) bool {
+	switch t := t.(type) {
+	case Watermark:
+		return t.EarlyPart != nil && FiresEarly(t.EarlyPart)
+	case NeverFires:
+		return false
+	case First, Finally:
+		return slices.ContainsFunc(parts(t), FiresEarly)
+	case All:
+		return !slices.ContainsFunc(t.Of, func(p Trigger) bool { return !FiresEarly(p) })
+	case Each:
+		return FiresEarly(t.Of[0])
+	case Repeat:
+		return FiresEarly(t.Of)
 	}
 	return true
 }

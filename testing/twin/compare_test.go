@@ -127,7 +127,7 @@ func TestCompareTellsTheCase(t *testing.T) {
 	if err == nil {
 		t.Fatal("no difference")
 	}
-	for _, part := range []string{"after event 2, W 10:", "window.FixedFn{Size:10ms Shift:0s}, AfterWatermark, Discarding, Earliest",
+	for _, part := range []string{"after event 2, W 10:", "window.FixedFn{Size:10ms Shift:0s}, AfterWatermark, discarding, earliest",
 		"\n-> k [0,10) {1} @3, ON_TIME 0/0 first last\n", "\n+> k [0,10) {1} @9, ON_TIME 0/0 first last\n", "k 1@3\nW 10\n> "} {
 		if !strings.Contains(err.Error(), part) {
 			t.Errorf("does not say %q:\n%v", part, err)

@@ -74,7 +74,7 @@ func listing(s Strategy) (spec lists, inputs func() []kernel.AggregateInput[stri
 		Windowing: kernel.Windowing{
 			Lateness: s.Lateness, EarlyCount: early, LateCount: late,
 			Accumulating: s.Accumulation != Discarding, Retracting: s.Accumulation == Retracting,
-			Timestamps: kernel.TimestampCombiner(s.Timestamps), EmptyOnTime: s.EmptyOnTime, EmptyLast: s.EmptyLast,
+			Timestamps: s.Timestamps, EmptyOnTime: s.EmptyOnTime, EmptyLast: s.EmptyLast,
 		},
 	}
 	if !counts {

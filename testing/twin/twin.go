@@ -12,36 +12,26 @@ import (
 	"slices"
 
 	"github.com/millstream/millstream/internal/eventtime"
+	"github.com/millstream/millstream/internal/kernel"
 	"github.com/millstream/millstream/sdk/trigger"
 	"github.com/millstream/millstream/sdk/window"
 )
 
-// Accumulation says what a pane contains.
-type Accumulation uint8
-
-// Discarding: the elements since the pane before. Accumulating: all of the window so far. Retracting: as Accumulating, and
-// what was said before is first taken back.
-const (
-	Discarding Accumulation = iota
-	Accumulating
-	Retracting
+// Accumulation says what a pane contains, and Combiner which timestamp it has: names, which the kernel shares, and no more.
+type (
+	Accumulation = kernel.Accumulation
+	Combiner     = kernel.TimestampCombiner
 )
 
-func (a Accumulation) String() string {
-	return [...]string{"Discarding", "Accumulating", "Retracting"}[a]
-}
-
-// Combiner says which timestamp a pane has.
-type Combiner uint8
-
-// EndOfWindow: the last millisecond of its window. Earliest and Latest: the least or greatest of the elements since the pane before.
 const (
-	EndOfWindow Combiner = iota
-	Earliest
-	Latest
-)
+	Discarding   = kernel.Discarding
+	Accumulating = kernel.Accumulating
+	Retracting   = kernel.Retracting
 
-func (c Combiner) String() string { return [...]string{"EndOfWindow", "Earliest", "Latest"}[c] }
+	EndOfWindow = kernel.EndOfWindow
+	Earliest    = kernel.Earliest
+	Latest      = kernel.Latest
+)
 
 // Strategy is how elements are grouped in time.
 type Strategy struct {
