@@ -178,7 +178,7 @@ func TestWhatACustomWindowFunctionDoesWrongNamesTheStep(t *testing.T) {
 }
 
 // merging are windows of which all that overlap merge into the first, which does not grow.
-type merging struct{ doubles }
+type merging struct{}
 
 func (merging) Assign(dst []window.Window, t time.Time) []window.Window {
 	return append(dst, window.Between(t, t.Add(10*ms)))

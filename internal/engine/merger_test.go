@@ -229,7 +229,7 @@ func (m *naiveMerger) watermark() eventtime.Time {
 			active = append(active, highest(ss))
 		}
 	}
-	w := m.floor
+	var w eventtime.Time
 	switch {
 	case len(active) > 0:
 		w = slices.Min(active)

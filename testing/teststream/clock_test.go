@@ -29,7 +29,6 @@ type delay struct {
 	c    *kernel.OpenContext
 	Seen eventtime.Time
 	Kept []kept
-	done bool // the end of time was told
 }
 
 type kept struct {
