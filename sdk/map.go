@@ -108,10 +108,15 @@ func Flatten[T any](name string, first PCollection[T], rest ...PCollection[T]) P
 }
 
 // Reshuffle spreads the elements evenly over the subtasks of what follows: after a step that makes much of
-// little, or before a costly one. Timestamps, windows and late elements pass unchanged.
+// little, or before a costly one. Timestamps, windows and late elements pass unchanged; their order does not, so that
+// elements that may be retracted cannot pass.
 func Reshuffle[T any](name string, in PCollection[T]) PCollection[T] {
 	if !in.usable(name) {
 		return in
+	}
+	if in.info().retracts {
+		in.p.errorf(name, "its input may have retractions, which would overtake what they take back: put it before the aggregation, or take its input from Changes")
+		return PCollection[T]{p: in.p}
 	}
 	e := forward(in)
 	e.Exchange = kernel.RoundRobin

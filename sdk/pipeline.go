@@ -143,6 +143,15 @@ func (c PCollection[T]) Pipeline() *Pipeline { return c.p }
 
 func (c PCollection[T]) info() collection { return c.p.out[outputKey{c.node.ID, c.port}] }
 
+// setWindowing changes the windowing of what a step has just made.
+func (c PCollection[T]) setWindowing(w kernel.Strategy) {
+	if c.node != nil {
+		i := c.info()
+		i.windowing = w
+		c.p.out[outputKey{c.node.ID, c.port}] = i
+	}
+}
+
 // usable tells a step whether to go on: not after an earlier mistake, which is reported already.
 func (c PCollection[T]) usable(step string) bool {
 	if c.p == nil {

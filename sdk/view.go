@@ -88,7 +88,7 @@ const DefaultMaxViewBytes = 128 << 20
 func MaxViewBytes(n int64) ViewOption { return viewOption(func(c *viewConfig) { c.maxBytes = n }) }
 
 // AsSingleton makes a view of a collection with one element a window, such as the result of CombineGlobally. A later
-// pane takes the place of the one before. A pane with more than one element fails the job.
+// element takes the place of the one before; two that come at once fail the job.
 func AsSingleton[T any](name string, in PCollection[T], opts ...ViewOption) View[T] {
 	return asView(name, "singleton", in, oneElement[T], func(vs []T, w window.Window) (v T, err error) {
 		if len(vs) == 0 {
@@ -183,6 +183,7 @@ func asView[E, T any](name, kind string, in PCollection[E], check func([]E) erro
 		one := step[E, KV[bool, E]]("key", "key by", in, func() kernel.Operator {
 			return kernel.NewMap(func(e E) KV[bool, E] { return KV[bool, E]{Value: e} })
 		})
+		one.setWindowing(gathered(w, kind == "singleton" && !in.info().retracts))
 		parts = step[KV[bool, Iterable[E]], kernel.ViewPart[E]]("parts", "view", GroupByKey("group", one), func() kernel.Operator {
 			return kernel.NewViewParts(func(kv KV[bool, Iterable[E]]) []E { return kv.Value.vs }, check)
 		})
@@ -201,6 +202,17 @@ func asView[E, T any](name, kind string, in PCollection[E], check func([]E) erro
 		},
 	}
 	return v
+}
+
+// gathered is the windowing in which a view's elements are brought together: that of the elements, without panes that have none. Of
+// a singleton it is the newest element that counts, and not those of earlier panes: these are left out, unless they must be
+// there to be taken back.
+func gathered(w kernel.Strategy, newest bool) kernel.Strategy {
+	w.EmptyOnTime, w.EmptyLast = false, false
+	if newest {
+		w.Accumulation = kernel.Discarding
+	}
+	return w
 }
 
 func specPointer(s coder.Spec) *coder.Spec { return &s }

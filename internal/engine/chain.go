@@ -41,6 +41,7 @@ type chain struct {
 	lifting string // step at the other end of an edge that runs its code, else ""
 	opened  int    // ops whose Open was called: the first so many
 	checks  []opCheck
+	cut     kernel.Cut
 
 	holders []int // ops that may hold the watermark back
 	clocked []int // ops that have work at processing times
@@ -125,6 +126,18 @@ func (l *link) Emit(b kernel.Batch) error {
 }
 
 func (c *chain) process(i, port int, b kernel.Batch) error {
+	if c.cut == kernel.CutNowhere {
+		return c.processWhole(i, port, b)
+	}
+	for part := range c.cut.Of(b) {
+		if err := c.processWhole(i, port, part); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *chain) processWhole(i, port int, b kernel.Batch) error {
 	o := &c.ops[i]
 	o.metrics.RecordsIn.Store(o.metrics.RecordsIn.Load() + int64(b.Len()))
 	was := c.running

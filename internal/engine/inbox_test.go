@@ -32,8 +32,10 @@ func newBox(t *testing.T, channels, room int) box {
 // one is a batch with a number.
 type one int
 
-func (one) Len() int              { return 1 }
-func (o one) Clone() kernel.Batch { return o }
+func (one) Len() int                      { return 1 }
+func (o one) Clone() kernel.Batch         { return o }
+func (o one) Slice(int, int) kernel.Batch { return o }
+func (o one) KeyAt(int) (any, bool)       { return nil, false }
 
 func (b box) batch(i, n int) {
 	b.t.Helper()

@@ -61,6 +61,8 @@ type Options struct {
 	// Check makes the job verify that no element is changed after it was emitted, and that elements come back
 	// from their encoding: see emitCheck.
 	Check bool
+	// Cut cuts the batches that steps get.
+	Cut kernel.Cut
 	// OnRecords, if set, is told how many records a source has read, from its subtask's goroutine. If it
 	// returns true the subtask reads no more before its next snapshot.
 	OnRecords func(n int) (pause bool)

@@ -622,6 +622,7 @@ func (s *subtask) openContext(i int, r *SubtaskRestore) (*kernel.OpenContext, er
 	if o.node.SetSplits != nil && r == nil {
 		o.node.SetSplits(o.op, s.job.opts.Splits(o.node, s.index, s.stage.Parallelism))
 	}
+	s.chain.cut = s.job.opts.Cut
 	for port := range o.node.Ports {
 		c.Outputs = append(c.Outputs, s.linkOf(i, port))
 	}

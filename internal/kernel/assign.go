@@ -157,7 +157,7 @@ func (c *copies[T]) add(e Element[T]) error {
 	for _, w := range c.windows {
 		e.Window = w
 		c.buf.E = append(c.buf.E, e)
-		if len(c.buf.E) == BatchSize {
+		if full(c.buf.E) {
 			if err := c.emit(); err != nil {
 				return err
 			}

@@ -23,6 +23,9 @@ type Batch interface {
 	Len() int
 	// Clone copies the rows, for an output with more than one reader.
 	Clone() Batch
+	// Slice is a batch of some of the rows, which it shares. KeyAt is the key of a row, or nil. Both are for Cut.
+	Slice(from, to int) Batch
+	KeyAt(i int) (key any, retraction bool)
 }
 
 // Rows is a batch of elements of one type. Who is given a batch may overwrite the rows during the call,
@@ -34,8 +37,15 @@ func (r *Rows[T]) Len() int { return len(r.E) }
 // Clone implements Batch.
 func (r *Rows[T]) Clone() Batch { return &Rows[T]{append([]Element[T](nil), r.E...)} }
 
-// BatchSize is the greatest number of rows that operators put into a batch.
+// BatchSize is the greatest number of rows that operators put into a batch, but for what full says.
 const BatchSize = 1024
+
+// full says that rows are to be a batch. One does not end with a retraction, which what takes its place follows: an aggregation
+// that gets both at once does not fire in between.
+func full[T any](rows []Element[T]) bool {
+	n := len(rows)
+	return n >= BatchSize && (n >= 2*BatchSize || !rows[n-1].Pane.Retraction())
+}
 
 // Pane is window.Pane in 8 bytes: timing (2 bits), first, last, index (30 bits), on-time index + 1 (29), retraction.
 type Pane uint64

@@ -87,7 +87,7 @@ func (o *paneOutput[K, Out]) paneAt(k K, v Out, w window.Window, p Pane, t event
 	o.panes.E = append(o.panes.E, Element[coder.KV[K, Out]]{
 		Value: coder.KV[K, Out]{Key: k, Value: v}, Time: t, Window: w, Pane: p,
 	})
-	if len(o.panes.E) >= BatchSize {
+	if full(o.panes.E) {
 		return o.emit()
 	}
 	return nil

@@ -31,6 +31,7 @@ type panes[K comparable, A, Out any] struct {
 
 	w, out eventtime.Time // watermark of the input, and of the output
 	now    eventtime.Time // processing time
+	due    []wakeKey[K]   // made ready by retractions of the batch
 	clock  func() eventtime.Time
 	any    bool // an element came, ever: see Identity
 }
@@ -78,9 +79,9 @@ func (w *Windowing) simple() bool {
 	return w.Trigger == nil && !w.Retracting && w.Timestamps == EndOfWindow
 }
 
-// holds says whether a pane may come when the watermark has passed its timestamp.
+// holds says whether a pane, or its retraction, may come when the watermark has passed its timestamp.
 func (w *Windowing) holds() bool {
-	return w.Timestamps != EndOfWindow || w.Trigger != nil && !w.Trigger.FiresAtEnd()
+	return w.Timestamps != EndOfWindow || w.Trigger != nil && !w.Trigger.FiresAtEnd() || w.Retracting && w.Merging != nil
 }
 
 // Open implements Operator.
@@ -188,7 +189,39 @@ func (in *aggregateInput[K, V, A, Out]) join(o *panes[K, A, Out], b Batch) error
 			} else {
 				s.acc = in.add(s.acc, r.Value.Value)
 			}
-			if err := o.added(e, s, r.Time); err != nil {
+			o.count(s, r.Time)
+			switch {
+			case !o.ready(s):
+			case r.Pane.Retraction(): // what takes its place may follow
+				o.due = append(o.due, wakeKey[K]{r.Value.Key, s.win})
+			default:
+				if err := o.fire(e, s, true, o.hasFired(s)); err != nil {
+					return err
+				}
+			}
+		}
+		if err := o.schedule(seg, e); err != nil {
+			return err
+		}
+	}
+	return o.fireDue()
+}
+
+// fireDue fires the windows that a retraction has made ready, unless what took its place has done so. A batch does not
+// end between the two (see full), so that no pane has only the one.
+func (o *panes[K, A, Out]) fireDue() error {
+	defer func() { clear(o.due); o.due = o.due[:0] }()
+	for _, k := range o.due {
+		seg, e, err := o.entry(o.wakeKey(k.key, k.win))
+		if err != nil {
+			return err
+		}
+		i, open := e.acc.find(k.win)
+		if !open {
+			continue // it has merged, and fires as what it is now
+		}
+		if s := &e.acc.open[i]; o.ready(s) {
+			if err := o.fire(e, s, true, o.hasFired(s)); err != nil {
 				return err
 			}
 		}
@@ -258,8 +291,8 @@ func (o *panes[K, A, Out]) opened(s *segment[K, *windowList[A, Out]]) {
 	}
 }
 
-// added counts an element of the timestamp t that is in s, and fires if that makes it due.
-func (o *panes[K, A, Out]) added(e *entry[K, *windowList[A, Out]], s *openWindow[A, Out], t eventtime.Time) error {
+// count takes an element of the timestamp t, which is in s, into account.
+func (o *panes[K, A, Out]) count(s *openWindow[A, Out], t eventtime.Time) {
 	if o.w >= s.win.EndTime() {
 		s.late, s.ended = s.late || s.since == 0, true
 	}
@@ -270,10 +303,6 @@ func (o *panes[K, A, Out]) added(e *entry[K, *windowList[A, Out]], s *openWindow
 			o.Trigger.Element(&m.trigger, o.moment(s))
 		}
 	}
-	if !o.ready(s) {
-		return nil
-	}
-	return o.fire(e, s, true, o.hasFired(s))
 }
 
 // keep takes an element into account for the timestamp of the next pane.
@@ -301,6 +330,21 @@ func (o *panes[K, A, Out]) heldAt(s *openWindow[A, Out]) eventtime.Time {
 		return o.combine(s.more.hold, s.win.MaxTimestamp())
 	}
 	return s.more.hold
+}
+
+// heldToRetract is the last watermark at which a pane of a window that merged into s is not too late to be taken back; noTime
+// if there is none.
+func (o *panes[K, A, Out]) heldToRetract(s *openWindow[A, Out]) eventtime.Time {
+	at := eventtime.Time(noTime)
+	if o.Merging == nil || !o.Retracting {
+		return at
+	}
+	for i := range s.more.prev {
+		if p := &s.more.prev[i]; p.win != s.win {
+			at = min(at, o.expiry(p.win.EndTime())-1)
+		}
+	}
+	return at
 }
 
 // moment is what the trigger of a window needs to know of the time.
@@ -404,7 +448,7 @@ func (o *panes[K, A, Out]) schedule(seg *segment[K, *windowList[A, Out]], e *ent
 			clock = min(clock, s.more.clock)
 		}
 		if o.holds != nil {
-			hold = min(hold, o.heldAt(s))
+			hold = min(hold, o.heldAt(s), o.heldToRetract(s))
 		}
 	}
 	return o.move(wakeKey[K]{e.key, seg.win}, l, wake, clock, hold)

@@ -84,7 +84,7 @@ func (e *Emitter[T]) Emit(v T) {
 	e.rows.E = e.rows.E[:n+1]
 	r := &e.rows.E[n] // in place: a row is large
 	r.Value, r.Time, r.Window, r.Pane = v, at.time, at.window, at.pane
-	if n+1 >= BatchSize {
+	if n+1 >= BatchSize && full(e.rows.E) {
 		e.flush()
 	}
 }
@@ -119,7 +119,7 @@ func (e *Emitter[T]) EmitIn(w window.Window, t time.Time, v T) {
 		return
 	}
 	e.rows.E = append(e.rows.E, Element[T]{v, et, w, at.pane})
-	if len(e.rows.E) >= BatchSize {
+	if full(e.rows.E) {
 		e.flush()
 	}
 }

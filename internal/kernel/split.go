@@ -16,10 +16,11 @@ type splitter[T any] struct {
 	codec   *Codec[T]
 	open    []*Rows[T] // part-full batch of each target
 	targets int
-	next    int  // round robin
+	next    int  // target, unless byKey says it
+	rotates bool // next changes with each batch: else, what one subtask sends to several goes to one, in its order
 	all     bool // each row goes to all targets
 
-	// target of the key of a row; nil for round robin, or for the only target
+	// target of the key of a row; nil if rows have none, or for the only target
 	byKey func(v *T) (int, error)
 }
 
@@ -56,7 +57,7 @@ func Unkeyed[T any](codec *Codec[T]) func(SplitContext) Splitter {
 func newSplitter[T any](c SplitContext, codec *Codec[T]) *splitter[T] {
 	return &splitter[T]{
 		codec: codec, open: make([]*Rows[T], c.Targets), targets: c.Targets, next: c.Subtask.Index % c.Targets,
-		all: c.Exchange == Broadcast,
+		rotates: c.Exchange == RoundRobin, all: c.Exchange == Broadcast,
 	}
 }
 
@@ -80,7 +81,7 @@ func (s *splitter[T]) Split(b Batch, send func(int, Batch) error) error {
 			s.open[t] = o
 		}
 		o.E = append(o.E, rows[i])
-		if len(o.E) >= BatchSize {
+		if full(o.E) {
 			s.open[t] = nil
 			if err := send(t, o); err != nil {
 				return err
@@ -98,18 +99,29 @@ func (s *splitter[T]) spread(rows []Element[T], send func(int, Batch) error) err
 			o = s.codec.get()
 			s.open[s.next] = o
 		}
-		n := min(len(rows), BatchSize-len(o.E))
+		n := min(len(rows), max(1, BatchSize-len(o.E)))
+		for n < len(rows) && n < BatchSize && rows[n-1].Pane.Retraction() {
+			n++
+		}
 		o.E = append(o.E, rows[:n]...)
 		rows = rows[n:]
-		if len(o.E) >= BatchSize {
+		if full(o.E) {
 			t := s.next
-			s.open[t], s.next = nil, (t+1)%s.targets
+			s.open[t] = nil
+			s.advance(t)
 			if err := send(t, o); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// advance goes on to the target after t.
+func (s *splitter[T]) advance(t int) {
+	if s.rotates {
+		s.next = (t + 1) % s.targets
+	}
 }
 
 // broadcast sends the batch as it is: who emits rows that are large counts on it.
@@ -133,9 +145,7 @@ func (s *splitter[T]) Flush(send func(int, Batch) error) error {
 			continue
 		}
 		s.open[t] = nil
-		if s.byKey == nil {
-			s.next = (t + 1) % s.targets
-		}
+		s.advance(t)
 		if err := send(t, o); err != nil {
 			return err
 		}

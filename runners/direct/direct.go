@@ -54,6 +54,8 @@ type Options struct {
 	Crash func(crash func())
 	// Overtaking takes checkpoints whose barriers overtake elements (unaligned).
 	Overtaking bool
+	// Cut cuts the batches that steps get, on which no answer may depend. It is for tests.
+	Cut Cut
 	// NoChecks leaves out the checks of the author's mistakes.
 	NoChecks bool
 
@@ -64,6 +66,17 @@ type Options struct {
 	// Scheduler is for tests that control the interleaving. Default: goroutines.
 	Scheduler engine.Scheduler
 }
+
+// Cut says where batches are cut before a step gets them; elements without a key count as of one key.
+type Cut = kernel.Cut
+
+// The cuts.
+const (
+	CutNowhere = kernel.CutNowhere
+	CutKeys    = kernel.CutKeys    // a batch has elements of one key
+	CutRepeats = kernel.CutRepeats // a batch has at most one element of each key
+	CutAll     = kernel.CutAll     // a batch has one element
+)
 
 // Progress is how far a job has come.
 type Progress struct {
@@ -259,8 +272,8 @@ func (r *runner) options(keeper *checkpoint.Keeper) engine.Options {
 		Scheduler: r.o.Scheduler, Parallelism: r.o.Parallelism, Groups: r.o.KeyGroups, CacheBytes: r.o.CacheBytes,
 		Checkpoints:       r.o.CheckpointInterval > 0 || r.o.RestoreEvery > 0,
 		WatermarkInterval: eventtime.Time(r.o.WatermarkInterval.Milliseconds()),
-		ReadBatch:         r.o.ReadBatch,
-		Logger:            r.logger(), Check: !r.o.NoChecks, RenewBase: keeper.RenewBase,
+		ReadBatch:         r.o.ReadBatch, Cut: r.o.Cut,
+		Logger: r.logger(), Check: !r.o.NoChecks, RenewBase: keeper.RenewBase,
 		OpenBackend: func(ctx context.Context, n *kernel.Node, subtask, parallelism int) (statebackend.Backend, error) {
 			return r.last.Open(ctx, r.store, r.o.Backend, statebackend.Config{
 				Dir:       fmt.Sprintf("%s/%d-%d", r.o.Dir, n.ID, subtask),

@@ -50,11 +50,17 @@ var registered Pipelines // by Main, before any test
 // It is the only thing that TestMain does.
 func Main(m *testing.M, pipelines Pipelines) {
 	registered = pipelines
-	if !slices.Contains(os.Args[1:], "--role=worker") {
+	var err error
+	switch {
+	case slices.Contains(os.Args[1:], "--role=worker"):
+		err = work(os.Args[1:])
+	case os.Getenv(jobFile) != "":
+		err = lead(os.Getenv(jobFile))
+	default:
 		os.Exit(m.Run())
 	}
-	if err := work(os.Args[1:]); err != nil {
-		fmt.Fprintf(os.Stderr, "clustertest: worker process %d: %v\n", os.Getpid(), err)
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "clustertest: process %d: %v\n", os.Getpid(), err)
 		os.Exit(1)
 	}
 	os.Exit(0)
@@ -74,6 +80,19 @@ func work(args []string) error {
 	return distributed.RunWorker(context.Background(), c, program(nil))
 }
 
+// drivers are what keeps state. A file with the tag rocksdb adds to them.
+var drivers = map[string]statebackend.Driver{"memory": memory.Driver{}}
+
+// Backends are the names that Backend takes.
+func Backends() []string {
+	names := []string{"filesystem"}
+	for name := range drivers {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
 // program is a registered pipeline; args are its name and then its arguments, which a worker learns later.
 func program(args []string) distributed.Program {
 	return distributed.Program{
@@ -86,7 +105,7 @@ func program(args []string) distributed.Program {
 			}
 			return registered[args[0]](p, args[1:])
 		},
-		Backends: map[string]statebackend.Driver{"memory": memory.Driver{}},
+		Backends: drivers,
 		Storages: []storage.Driver{file.Driver},
 	}
 }
@@ -96,8 +115,20 @@ type Option func(*config)
 
 type config struct {
 	workers, parallelism int
-	kill                 bool
+	backend, mode        string
+	interval             time.Duration
+	cache                int64
+	failpoints           string
+	apart                bool
+	outcome              *Outcome
 	steps                *[]coordinator.Step
+}
+
+// Outcome is how a job went.
+type Outcome struct {
+	Steps    []coordinator.Step // what each step has counted since the job was restored last
+	Restored int64              // the checkpoint from which it was restored last; 0: none
+	Crashes  int                // of the coordinator
 }
 
 // Workers sets the number of worker processes. Default 2.
@@ -106,9 +137,32 @@ func Workers(n int) Option { return func(c *config) { c.workers = n } }
 // Parallelism sets the number of subtasks of each step. Default 2.
 func Parallelism(n int) Option { return func(c *config) { c.parallelism = n } }
 
+// Backend sets what keeps state: memory, filesystem, which is memory with durable checkpoints, or, with -tags rocksdb, rocksdb. Default
+// filesystem.
+func Backend(name string) Option { return func(c *config) { c.backend = name } }
+
+// Mode sets how barriers go: aligned, unaligned, or auto, which is aligned and after 20 ms unaligned. Default aligned.
+func Mode(mode string) Option { return func(c *config) { c.mode = mode } }
+
+// Interval sets the time between two checkpoints. Default 100 ms.
+func Interval(d time.Duration) Option { return func(c *config) { c.interval = d } }
+
 // KillWorker kills a worker, as kill -9 does, when it has taken its part of a checkpoint that is then not completed.
 // Another takes its place, and the job goes on from the checkpoint before, or from the start.
-func KillWorker() Option { return func(c *config) { c.kill = true } }
+func KillWorker() Option { return Failpoints("after-prepare=kill") }
+
+// Failpoints arms named places, of package failpoint, in all processes of the job. Each fires once.
+func Failpoints(spec string) Option { return func(c *config) { c.failpoints = spec } }
+
+// Cache sets the bytes of state that a worker process keeps decoded. Default 64 MiB.
+func Cache(bytes int64) Option { return func(c *config) { c.cache = bytes } }
+
+// CoordinatorApart runs the coordinator as a process too, which may be killed: another then goes on from its checkpoints. The
+// test process sees nothing of what sinks commit there.
+func CoordinatorApart() Option { return func(c *config) { c.apart = true } }
+
+// Result sets dst to how the job went.
+func Result(dst *Outcome) Option { return func(c *config) { c.outcome = dst } }
 
 // Steps sets dst to what each step has counted since the job was restored last: records, and the metrics of its code.
 func Steps(dst *[]coordinator.Step) Option { return func(c *config) { c.steps = dst } }
@@ -117,30 +171,45 @@ func Steps(dst *[]coordinator.Step) Option { return func(c *config) { c.steps = 
 // variables of the environment, so the test cannot be parallel.
 func Run(t testing.TB, name string, args []string, opts ...Option) {
 	t.Helper()
+	if err := Try(t, name, args, opts...); err != nil {
+		t.Fatalf("clustertest: pipeline %q: %v", name, err)
+	}
+}
+
+// Try is Run, and returns the error of a job that fails.
+func Try(t testing.TB, name string, args []string, opts ...Option) error {
+	t.Helper()
 	if registered == nil {
 		t.Fatal("clustertest: TestMain must call clustertest.Main, for the workers are processes of this test binary")
 	}
-	c := config{workers: 2, parallelism: 2}
+	c := config{workers: 2, parallelism: 2, backend: "filesystem", mode: "aligned", interval: 100 * time.Millisecond, cache: 64 << 20}
 	for _, o := range opts {
 		o(&c)
 	}
-	if c.kill {
-		// Read by the workers when they start. One of them fires, once.
-		t.Setenv("MILLSTREAM_FAILPOINTS", "after-prepare=kill")
+	if c.failpoints != "" { // read by processes when they start
+		t.Setenv("MILLSTREAM_FAILPOINTS", c.failpoints)
 		t.Setenv("MILLSTREAM_FAILPOINTS_ONCE", t.TempDir())
 	}
-	var progress func(coordinator.Progress)
+	dir := ""
+	if c.backend != "memory" {
+		dir = "file://" + t.TempDir()
+	}
+	j := job{
+		Args: append([]string{name}, args...), Workers: c.workers, Parallelism: c.parallelism, Backend: c.backend, Mode: c.mode,
+		Cache: c.cache, Interval: c.interval, Checkpoints: dir, Scratch: t.TempDir(),
+	}
+	var out Outcome
+	var err error
+	if c.apart {
+		err = j.apart(t, &out)
+	} else {
+		err = j.run(t.Context(), t.Output(), &out)
+	}
 	if c.steps != nil {
-		progress = func(p coordinator.Progress) { *c.steps = p.Steps } // called by one goroutine, which ends with Run
+		*c.steps = out.Steps
 	}
-	err := distributed.Run(t.Context(), distributed.Config{
-		OnProgress: progress,
-		Role:       "local", Workers: c.workers, Parallelism: c.parallelism,
-		StateBackend: "filesystem", StateCache: 64 << 20, CheckpointDir: "file://" + t.TempDir(),
-		CheckpointInterval: 100 * time.Millisecond, CheckpointMode: "aligned", RetainCheckpoints: 3,
-		Scratch: t.TempDir(), Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
-	}, program(append([]string{name}, args...)))
-	if err != nil {
-		t.Fatalf("clustertest: pipeline %q: %v", name, err)
+	if c.outcome != nil {
+		*c.outcome = out
 	}
+	return err
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/millstream/millstream/internal/checkpoint"
+	"github.com/millstream/millstream/internal/failpoint"
 	"github.com/millstream/millstream/internal/kernel"
 	"github.com/millstream/millstream/internal/version"
 	"github.com/millstream/millstream/runners/distributed/control"
@@ -142,6 +143,10 @@ func (s *session) receive(ctx context.Context) error {
 			}
 		case *control.ToWorker_Trigger:
 			if a := s.attempt(m.Trigger.Attempt); a != nil {
+				if err := failpoint.Hit("before-prepare"); err != nil {
+					a.job.Cancel(storeError{err})
+					break
+				}
 				a.job.Trigger(m.Trigger.Checkpoint, m.Trigger.Overtake)
 			}
 		case *control.ToWorker_Complete:

@@ -1,0 +1,116 @@
+package runnertest
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/millstream/millstream/sdk"
+	"github.com/millstream/millstream/testing/clustertest"
+	"github.com/millstream/millstream/testing/seeds"
+)
+
+func TestMain(m *testing.M) {
+	clustertest.Main(m, clustertest.Pipelines{"cases": func(p *sdk.Pipeline, names []string) error {
+		cases, err := Named(names...)
+		Build(p, cases)
+		return err
+	}})
+}
+
+// scripted is why the distributed runner has gaps.
+const scripted = "a script cannot move the clocks of several processes; the case of that name with ByTheClock passes"
+
+// onWorkers is the distributed runner.
+func onWorkers(name string, undisturbed bool, opts func() []clustertest.Option, see func(clustertest.Outcome)) Runner {
+	return Runner{
+		Name: name, Together: !*apart, Undisturbed: undisturbed,
+		Gaps: map[string]string{"ProcessingTimeTrigger": scripted, "ProcessingTimers": scripted},
+		Run: func(t testing.TB, cases []Case) (steps []Step, err error) {
+			var names []string
+			for _, c := range cases {
+				names = append(names, c.Name)
+			}
+			var out clustertest.Outcome
+			if err := clustertest.Try(t, "cases", names, append(opts(), clustertest.Result(&out))...); err != nil {
+				return nil, err
+			}
+			see(out)
+			for _, s := range out.Steps {
+				steps = append(steps, Step{s.Name, s.RecordsIn, s.Figures})
+			}
+			return steps, nil
+		},
+	}
+}
+
+// crashes are where the distributed runner is killed, at a pass drawn from a seed; the coordinator only if its checkpoints
+// survive that.
+var crashes = []string{"before-prepare", "before-publish", "before-prepare", "after-publish"}
+
+// only is a way to run a case or two: -conformance.cases=Sessions,TTL -conformance.apart
+var (
+	only  = flag.String("conformance.cases", "", "run only these cases, separated by commas")
+	apart = flag.Bool("conformance.apart", false, "run each case in a job of its own")
+)
+
+// chosen are the cases that the flags leave.
+func chosen(t *testing.T) {
+	t.Cleanup(func() { Cases = all })
+	if *only == "" {
+		return
+	}
+	var err error
+	if Cases, err = Named(strings.Split(*only, ",")...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestDistributedRunner(t *testing.T) {
+	chosen(t)
+	seed, _ := seeds.From(t, 1)
+	rnd := rand.New(rand.NewPCG(seed, 1))
+	way := 0
+	for _, backend := range clustertest.Backends() {
+		for _, parallelism := range []int{1, 3} {
+			for _, mode := range []string{"aligned", "unaligned"} {
+				for _, crash := range []bool{false, true} {
+					opts := []clustertest.Option{
+						clustertest.Backend(backend), clustertest.Parallelism(parallelism), clustertest.Mode(mode),
+						clustertest.Interval(30 * time.Millisecond), clustertest.Cache(1 << 20),
+					}
+					name := fmt.Sprintf("%s, parallelism %d, %s", backend, parallelism, mode)
+					place := ""
+					if crash {
+						place = crashes[way%len(crashes)]
+						way++
+						if backend == "memory" {
+							place = "before-prepare"
+						}
+						place = fmt.Sprintf("%s=kill@%d", place, 3+rnd.IntN(4))
+						name += ", " + place
+						opts = append(opts, clustertest.Failpoints(place))
+						if strings.Contains(place, "publish") {
+							opts = append(opts, clustertest.CoordinatorApart())
+						}
+					}
+					t.Run(name, func(t *testing.T) {
+						n := Run(t, onWorkers(name, !crash, func() []clustertest.Option { return opts }, func(out clustertest.Outcome) {
+							if crash && out.Restored == 0 {
+								t.Error("nothing was restored: the job had ended before it was to be killed, or before its first checkpoint")
+							}
+							t.Logf("restored from checkpoint %d, %d crashes of the coordinator", out.Restored, out.Crashes)
+						}))
+						t.Logf("%d cases pass, %d gaps", n.Passed, n.Gaps)
+					})
+				}
+			}
+		}
+	}
+	if t.Failed() {
+		t.Log(seeds.Rerun(t, seed))
+	}
+}
