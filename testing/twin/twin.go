@@ -212,8 +212,10 @@ func (t *Twin) assign(at eventtime.Time) []window.Window {
 	panic(fmt.Sprintf("windows by %T are unknown here", t.s.Fn))
 }
 
-func (t *Twin) merges() bool {
-	_, ok := t.s.Fn.(window.SessionsFn)
+func (t *Twin) merges() bool { return merging(t.s.Fn) }
+
+func merging(fn window.Fn) bool {
+	_, ok := window.Merging(fn)
 	return ok
 }
 
@@ -233,12 +235,15 @@ func (t *Twin) element(e Event, w window.Window) {
 		return
 	}
 	t.came++
-	l.history = append(l.history, entry{at: t.now, element: &element{t.came, e.Value, e.Time, t.now, l.win.EndTime()}})
+	l.history = append(l.history, entry{at: t.now, element: &element{t.came, e.Value, e.Time, t.now, l.win.EndTime(), l.win.EndTime() - 1, false}})
 	t.evaluate(e.Key, l, occasion{due: t.now.watermark})
 }
 
 // place returns where an element with the window w goes: nil if nowhere, for the trigger of its window is finished.
 func (t *Twin) place(key string, w window.Window) *life {
+	if fn, ok := t.s.Fn.(window.CustomFn); ok && t.merges() {
+		return t.placeBy(fn, key, w)
+	}
 	belongs := func(l *life) bool { return l.win == w }
 	if t.merges() {
 		belongs = func(l *life) bool { return l.win.StartTime() < w.EndTime() && w.StartTime() < l.win.EndTime() }
@@ -267,6 +272,67 @@ func (t *Twin) place(key string, w window.Window) *life {
 	return l
 }
 
+// placeBy is place where the user says what merges: all open windows are asked about whenever one comes that is not among them.
+func (t *Twin) placeBy(fn window.CustomFn, key string, w window.Window) *life {
+	find := func(w window.Window) *life {
+		for _, l := range t.windows[key] {
+			if l.win == w {
+				return l
+			}
+		}
+		return nil
+	}
+	home, finished := w, false
+	if l := find(w); l == nil {
+		open := []window.Window{w}
+		for _, l := range t.windows[key] {
+			open = append(open, l.win)
+		}
+		slices.SortFunc(open, window.CompareStarts)
+		merges, err := fn.Merge(nil, open)
+		if err != nil {
+			panic(err)
+		}
+		for _, m := range merges {
+			mine, closed := slices.Contains(m.From, w), false
+			var parts []*life
+			for _, from := range m.From {
+				if l := find(from); l != nil {
+					parts, closed = append(parts, l), closed || t.root(l).done
+				}
+			}
+			finished = finished || mine && closed
+			if mine {
+				home = m.Into
+			}
+			if closed || len(parts) == 0 || len(parts) == 1 && parts[0].win == m.Into {
+				continue
+			}
+			one := &life{win: m.Into, history: []entry{{at: t.now, parts: parts}}}
+			t.windows[key] = append(slices.DeleteFunc(t.windows[key], func(l *life) bool { return slices.Contains(parts, l) }), one)
+			for _, e := range one.pending() {
+				e.most = min(e.most, m.Into.EndTime()-1)
+				e.void = e.void || m.Into.EndTime()-1 < t.now.output
+			}
+			if !mine && t.root(one).ready(t.instant(one)) {
+				t.evaluate(key, one, occasion{due: t.now.watermark})
+			}
+		}
+	}
+	if finished {
+		return nil
+	}
+	l := find(home)
+	if l == nil {
+		l = &life{win: home}
+		t.windows[key] = append(t.windows[key], l)
+	}
+	if t.root(l).done {
+		return nil
+	}
+	return l
+}
+
 // occasion is why a trigger is looked at.
 type occasion struct {
 	due    eventtime.Time // when that was due
@@ -276,13 +342,13 @@ type occasion struct {
 
 // watermark takes each window that is due through its end and its expiry, in the order in which they are due.
 func (t *Twin) watermark(w eventtime.Time) {
-	passes := func(at eventtime.Time) bool { return t.now.watermark < at && at <= w }
 	due := t.list(func(l *life) (out []occasion) {
 		end, expiry := l.win.EndTime(), t.expiry(l.win)
-		if passes(end) {
+		passes := end <= w && !l.ended()
+		if passes {
 			out = append(out, occasion{end, true, end == expiry})
 		}
-		if passes(expiry) && end != expiry {
+		if expiry <= w && !(passes && end == expiry) {
 			out = append(out, occasion{expiry, false, true})
 		}
 		return out
@@ -366,7 +432,7 @@ func (t *Twin) evaluate(key string, l *life, o occasion) {
 		l.history = append(l.history, entry{at: t.now})
 	}
 	e := &l.history[len(l.history)-1]
-	e.looked, e.fired, e.pane = true, fires, said
+	e.looked, e.fired, e.pane, e.end = true, fires, said, e.end || o.end
 }
 
 // pane is the next pane of l.
@@ -412,14 +478,18 @@ func (t *Twin) pane(key string, l *life, o occasion, last bool) *Pane {
 func (t *Twin) counted(l *life) (at eventtime.Time, ok bool) {
 	for _, e := range l.pending() {
 		own, end := e.time, l.win.EndTime()-1
+		before := min(own, e.end-1) // what it was, when the element came
+		own = min(own, e.most)
 		if t.s.OutputTime != nil {
-			own = t.s.OutputTime(own)
+			own = t.s.OutputTime(e.time)
+			before = own
 		}
-		before := own // what it was, when the element came
 		if t.s.Timestamps == EndOfWindow {
 			own, before = end, e.end-1
 		}
 		switch {
+		case e.void:
+			continue
 		case before >= e.at.output: // so that the watermark can be held there
 		case e.end > e.at.watermark:
 			own = end

@@ -1,0 +1,176 @@
+package e2e
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+	_ "time/tzdata"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/millstream/millstream/io/memio"
+	"github.com/millstream/millstream/runners/direct"
+	"github.com/millstream/millstream/sdk"
+	"github.com/millstream/millstream/sdk/coder"
+	"github.com/millstream/millstream/statebackend"
+	"github.com/millstream/millstream/testing/sim"
+	"github.com/millstream/millstream/testing/teststream"
+	"github.com/millstream/millstream/testing/twin"
+)
+
+// disturbance is how a run on the direct runner is disturbed, which must make no difference.
+type disturbance struct {
+	seed         uint64
+	parallelism  int
+	restoreEvery int
+	overtaking   bool
+	cache        int64
+	crashes      []int // steps of the scheduler after each start
+}
+
+func disturbances(least, most int) *rapid.Generator[disturbance] {
+	return rapid.Custom(func(t *rapid.T) disturbance {
+		return disturbance{
+			seed:         uint64(rapid.IntRange(0, 1<<20).Draw(t, "scheduler")),
+			parallelism:  rapid.IntRange(least, most).Draw(t, "parallelism"),
+			restoreEvery: rapid.SampledFrom([]int{0, 1, 2, 5, 11}).Draw(t, "restore every"),
+			overtaking:   rapid.Bool().Draw(t, "overtaking"),
+			cache:        rapid.SampledFrom([]int64{0, 1}).Draw(t, "cache"),
+			crashes:      rapid.SliceOfN(rapid.IntRange(1, 600), 0, 3).Draw(t, "crashes"),
+		}
+	})
+}
+
+// run runs a pipeline so disturbed.
+func (d disturbance) run(t interface {
+	Fatalf(format string, args ...any)
+}, build func(*sdk.Pipeline) error, told fmt.Stringer) *direct.Result {
+	s := sim.New(d.seed)
+	o := direct.Options{Parallelism: d.parallelism, RestoreEvery: d.restoreEvery, Overtaking: d.overtaking, CacheBytes: d.cache, Scheduler: s}
+	if d.restoreEvery > 0 {
+		o.ReadBatch = d.restoreEvery
+	}
+	if left := d.crashes; len(left) > 0 {
+		o.CheckpointInterval = 20 * time.Millisecond
+		o.Crash = func(crash func()) {
+			if len(left) > 0 {
+				s.After(left[0], crash)
+				left = left[1:]
+			}
+		}
+	}
+	r, err := direct.Run(background, "case", build, o)
+	if err != nil {
+		t.Fatalf("%v\n%+v\n%v", err, d, told)
+	}
+	return r
+}
+
+// script is events as a source plays them.
+func script(events []twin.Event) (s teststream.Script[reading]) {
+	for _, e := range events[:len(events)-1] {
+		switch at := e.Time.Time(); e.Kind {
+		case twin.ElementEvent:
+			s = s.At(at, sdk.Pair(e.Key, e.Value))
+		case twin.WatermarkEvent:
+			s = s.Watermark(at)
+		case twin.ClockEvent:
+			s = s.Clock(at)
+		}
+	}
+	return s
+}
+
+// subtask is where a key is.
+func subtask(key string, parallelism int) int {
+	keys, err := coder.KeyOf[string]()
+	if err != nil {
+		panic(err)
+	}
+	h, err := keys.Hash(key)
+	if err != nil {
+		panic(err)
+	}
+	const groups = statebackend.DefaultKeyGroups
+	return statebackend.SubtaskOf(statebackend.KeyGroup(h%groups), parallelism, groups)
+}
+
+// expected is what a twin in each subtask says.
+func expected(c aCase, parallelism int) (steps []twin.Step, err error) {
+	steps = make([]twin.Step, len(c.events))
+	for i := range parallelism {
+		own, err := twin.New(c.Strategy)
+		if err != nil {
+			return nil, err
+		}
+		for k, e := range c.events {
+			if e.Kind == twin.ElementEvent && subtask(e.Key, parallelism) != i {
+				continue
+			}
+			step, err := own.Do(e)
+			if err != nil {
+				return nil, err
+			}
+			steps[k].Panes = append(steps[k].Panes, step.Panes...)
+			steps[k].Late = append(steps[k].Late, step.Late...)
+			steps[k].Watermark = step.Watermark
+		}
+	}
+	return steps, nil
+}
+
+func flat(steps []twin.Step) (panes []twin.Pane, late []twin.Drop) {
+	for _, s := range steps {
+		panes, late = append(panes, s.Panes...), append(late, s.Late...)
+	}
+	return panes, late
+}
+
+// With one event at a time, the panes of a pipeline are those of the twin, one by one, however it is stopped and restored.
+func TestPipelinesAreTheTwinEventByEvent(t *testing.T) {
+	n := tally{}
+	rapid.Check(t, func(r *rapid.T) {
+		c := aCase{group: rapid.Bool().Draw(r, "group"), lateTo: rapid.Bool().Draw(r, "late to")}
+		c.Strategy, c.events = twin.Stretched(strategies(anyWindows()).Draw(r, "strategy"), twin.Streams().Draw(r, "events"))
+		d := disturbances(1, 2).Draw(r, "disturbance")
+		steps, err := expected(c, d.parallelism)
+		if err != nil {
+			r.Fatal(err)
+		}
+		var out memio.Collector[row]
+		result := d.run(r, func(p *sdk.Pipeline) error {
+			c.add(p, teststream.Read("script", p, script(c.events)), 0, &out)
+			return nil
+		}, c)
+		n.count(c, result.Restores)
+		wrong := func(what, diff string) {
+			r.Fatalf("%s (-twin +pipeline)\n%s\n%+v\n%v\n%s", what, diff, d, c, twin.Text(c.events, steps))
+		}
+		panes, late := said(out.Rows())
+		wantPanes, wantLate := flat(steps)
+		if diff := cmp.Diff(traces(wantPanes), traces(panes)); diff != "" {
+			wrong("panes", diff)
+		}
+		if diff := cmp.Diff(lines(wantLate), lines(late)); diff != "" && c.lateTo {
+			wrong("late elements", diff)
+		}
+		if d.parallelism > 1 {
+			return // subtasks commit one after the other
+		}
+		for i, s := range steps {
+			var want, got []string
+			for k, p := range s.Panes {
+				want, got = append(want, p.String()), append(got, panes[k].String())
+			}
+			panes = panes[len(want):]
+			slices.Sort(want)
+			slices.Sort(got)
+			if diff := cmp.Diff(want, got); diff != "" {
+				wrong(fmt.Sprintf("after event %d, %v", i+1, c.events[i]), diff)
+			}
+		}
+	})
+	n.report(t)
+}
