@@ -57,7 +57,7 @@ func disturbed(op func() kernel.Operator, fn window.Fn, events []Event) ([]Step,
 			c.Inputs = append(c.Inputs, operatortest.Clock(e.Time))
 		default:
 			var rows []kernel.Element[reading]
-			for _, w := range (&Twin{s: Strategy{Fn: fn}}).assign(e.Time) {
+			for _, w := range (Strategy{Fn: fn}).Assign(e.Time) {
 				rows = append(rows, kernel.Element[reading]{Value: reading{Key: e.Key, Value: e.Value}, Time: e.Time, Window: w})
 			}
 			c.Inputs = append(c.Inputs, operatortest.Batch(0, rows...))

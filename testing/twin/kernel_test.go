@@ -172,7 +172,7 @@ func (o *operator) tell(e Event) (err error) {
 		return err
 	}
 	rows := &kernel.Rows[reading]{}
-	for _, w := range (&Twin{s: o.s}).assign(e.Time) {
+	for _, w := range o.s.Assign(e.Time) {
 		rows.E = append(rows.E, kernel.Element[reading]{Value: reading{Key: e.Key, Value: e.Value}, Time: e.Time, Window: w})
 	}
 	if len(rows.E) == 0 {

@@ -52,12 +52,11 @@ func (d drawn) panes() (out []Pane) {
 // are in the global window.
 func (d drawn) kept() map[Place][]int64 {
 	out := map[Place][]int64{}
-	twin := Twin{s: d.Strategy}
 	for i, e := range d.events {
 		if e.Kind != ElementEvent {
 			continue
 		}
-		for _, w := range twin.assign(e.Time) {
+		for _, w := range d.Assign(e.Time) {
 			if slices.Contains(d.steps[i].Late, Drop{e.Key, e.Value, e.Time, w}) {
 				continue
 			}

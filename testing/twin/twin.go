@@ -161,7 +161,7 @@ func (t *Twin) Do(e Event) (Step, error) {
 	t.step = &Step{}
 	switch e.Kind {
 	case ElementEvent:
-		for _, w := range t.assign(e.Time) {
+		for _, w := range t.s.Assign(e.Time) {
 			t.element(e, w)
 		}
 	case WatermarkEvent:
@@ -189,9 +189,9 @@ func (t *Twin) Do(e Event) (Step, error) {
 	return *t.step, nil
 }
 
-// assign is the windows of an element, before any merging.
-func (t *Twin) assign(at eventtime.Time) []window.Window {
-	switch fn := t.s.Fn.(type) {
+// Assign is the windows of an element, before any merging.
+func (s Strategy) Assign(at eventtime.Time) []window.Window {
+	switch fn := s.Fn.(type) {
 	case window.FixedFn:
 		return []window.Window{fn.Assign(at)}
 	case window.SlidingFn:
@@ -209,7 +209,12 @@ func (t *Twin) assign(at eventtime.Time) []window.Window {
 		}
 		return ws
 	}
-	panic(fmt.Sprintf("windows by %T are unknown here", t.s.Fn))
+	panic(fmt.Sprintf("windows by %T are unknown here", s.Fn))
+}
+
+// Expiry is the watermark from which a window takes no element. No lateness reaches beyond the end of the global window.
+func (s Strategy) Expiry(w window.Window) eventtime.Time {
+	return max(w.EndTime(), min(w.EndTime().Add(s.Lateness), eventtime.EndOfGlobalWindow))
 }
 
 func (t *Twin) merges() bool { return merging(t.s.Fn) }
@@ -219,15 +224,10 @@ func merging(fn window.Fn) bool {
 	return ok
 }
 
-// expiry is the watermark from which a window takes no element. No lateness reaches beyond the end of the global window.
-func (t *Twin) expiry(w window.Window) eventtime.Time {
-	return max(w.EndTime(), min(w.EndTime().Add(t.s.Lateness), eventtime.EndOfGlobalWindow))
-}
-
 // element adds an element to one of its windows.
 func (t *Twin) element(e Event, w window.Window) {
 	l := (*life)(nil)
-	if t.expiry(w) > t.now.watermark {
+	if t.s.Expiry(w) > t.now.watermark {
 		l = t.place(e.Key, w)
 	}
 	if l == nil {
@@ -343,7 +343,7 @@ type occasion struct {
 // watermark takes each window that is due through its end and its expiry, in the order in which they are due.
 func (t *Twin) watermark(w eventtime.Time) {
 	due := t.list(func(l *life) (out []occasion) {
-		end, expiry := l.win.EndTime(), t.expiry(l.win)
+		end, expiry := l.win.EndTime(), t.s.Expiry(l.win)
 		passes := end <= w && !l.ended()
 		if passes {
 			out = append(out, occasion{end, true, end == expiry})
