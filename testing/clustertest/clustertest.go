@@ -74,6 +74,19 @@ func work(args []string) error {
 	return distributed.RunWorker(context.Background(), c, program(nil))
 }
 
+// drivers are what keeps state. A file with the tag rocksdb adds to them.
+var drivers = map[string]statebackend.Driver{"memory": memory.Driver{}}
+
+// Backends are the names that Backend takes.
+func Backends() []string {
+	names := []string{"filesystem"}
+	for name := range drivers {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
 // program is a registered pipeline; args are its name and then its arguments, which a worker learns later.
 func program(args []string) distributed.Program {
 	return distributed.Program{
@@ -86,7 +99,7 @@ func program(args []string) distributed.Program {
 			}
 			return registered[args[0]](p, args[1:])
 		},
-		Backends: map[string]statebackend.Driver{"memory": memory.Driver{}},
+		Backends: drivers,
 		Storages: []storage.Driver{file.Driver},
 	}
 }
@@ -96,6 +109,8 @@ type Option func(*config)
 
 type config struct {
 	workers, parallelism int
+	backend, mode        string
+	interval             time.Duration
 	kill                 bool
 	steps                *[]coordinator.Step
 }
@@ -105,6 +120,16 @@ func Workers(n int) Option { return func(c *config) { c.workers = n } }
 
 // Parallelism sets the number of subtasks of each step. Default 2.
 func Parallelism(n int) Option { return func(c *config) { c.parallelism = n } }
+
+// Backend sets what keeps state: memory, filesystem, which is memory with durable checkpoints, or, with -tags rocksdb, rocksdb. Default
+// filesystem.
+func Backend(name string) Option { return func(c *config) { c.backend = name } }
+
+// Mode sets how barriers go: aligned, unaligned, or auto, which is aligned and after 20 ms unaligned. Default aligned.
+func Mode(mode string) Option { return func(c *config) { c.mode = mode } }
+
+// Interval sets the time between two checkpoints. Default 100 ms.
+func Interval(d time.Duration) Option { return func(c *config) { c.interval = d } }
 
 // KillWorker kills a worker, as kill -9 does, when it has taken its part of a checkpoint that is then not completed.
 // Another takes its place, and the job goes on from the checkpoint before, or from the start.
@@ -120,7 +145,7 @@ func Run(t testing.TB, name string, args []string, opts ...Option) {
 	if registered == nil {
 		t.Fatal("clustertest: TestMain must call clustertest.Main, for the workers are processes of this test binary")
 	}
-	c := config{workers: 2, parallelism: 2}
+	c := config{workers: 2, parallelism: 2, backend: "filesystem", mode: "aligned", interval: 100 * time.Millisecond}
 	for _, o := range opts {
 		o(&c)
 	}
@@ -133,11 +158,15 @@ func Run(t testing.TB, name string, args []string, opts ...Option) {
 	if c.steps != nil {
 		progress = func(p coordinator.Progress) { *c.steps = p.Steps } // called by one goroutine, which ends with Run
 	}
+	dir := ""
+	if c.backend != "memory" {
+		dir = "file://" + t.TempDir()
+	}
 	err := distributed.Run(t.Context(), distributed.Config{
 		OnProgress: progress,
 		Role:       "local", Workers: c.workers, Parallelism: c.parallelism,
-		StateBackend: "filesystem", StateCache: 64 << 20, CheckpointDir: "file://" + t.TempDir(),
-		CheckpointInterval: 100 * time.Millisecond, CheckpointMode: "aligned", RetainCheckpoints: 3,
+		StateBackend: c.backend, StateCache: 64 << 20, CheckpointDir: dir,
+		CheckpointInterval: c.interval, CheckpointMode: c.mode, AlignmentTimeout: 20 * time.Millisecond, RetainCheckpoints: 3,
 		Scratch: t.TempDir(), Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	}, program(append([]string{name}, args...)))
 	if err != nil {
