@@ -50,8 +50,8 @@ func buildCases(p *sdk.Pipeline, args []string) error {
 	}
 	for number := range casesOfAJob {
 		seed := seedOf(job, number)
-		c, s, rnd := drawnFrom(seed), (*source)(nil), rand.New(rand.NewPCG(seed, 1))
-		s = newSource(c)
+		c, rnd := drawnFrom(seed), rand.New(rand.NewPCG(seed, 1))
+		s := newSource(c)
 		var gates []int64
 		for _, sp := range s.list() {
 			gates = append(gates, sp.From+1+rnd.Int64N(max(1, sp.To-sp.From-1)))
@@ -85,8 +85,8 @@ func TestPipelinesAreTheTwinOnWorkersThatAreKilled(t *testing.T) {
 		backend, mode := pick(clustertest.Backends()...), pick("aligned", "unaligned", "auto")
 		interval := time.Duration(20+rnd.IntN(40)) * time.Millisecond
 		how := fmt.Sprintf("%d workers, parallelism %d, %s, %s, a checkpoint each %v", workers, parallelism, backend, mode, interval)
-		// Each worker has so many subtasks, and is killed when it takes part in the fourth checkpoint or one after it.
-		subtasks := casesOfAJob * parallelism * min(2, parallelism) / workers
+		// A worker has so many subtasks at most, and is killed when it takes part in the fourth checkpoint or one after it.
+		subtasks := casesOfAJob * min(2, parallelism) * ((parallelism + workers - 1) / workers)
 		points := fmt.Sprintf("%s=kill@%d", killed, subtasks*(3+rnd.IntN(6))+rnd.IntN(subtasks))
 		if rnd.IntN(3) == 0 {
 			points += fmt.Sprintf(",mid-restore=kill@%d", 1+rnd.IntN(subtasks))

@@ -1,13 +1,13 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
 	"time"
 	_ "time/tzdata"
 
-	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"github.com/millstream/millstream/io/memio"
@@ -132,8 +132,7 @@ func flat(steps []twin.Step) (panes []twin.Pane, late []twin.Drop) {
 func TestPipelinesAreTheTwinEventByEvent(t *testing.T) {
 	n := tally{}
 	rapid.Check(t, func(r *rapid.T) {
-		c := aCase{group: rapid.Bool().Draw(r, "group"), lateTo: rapid.Bool().Draw(r, "late to")}
-		c.Strategy, c.events = twin.Stretched(strategies(anyWindows()).Draw(r, "strategy"), twin.Streams().Draw(r, "events"))
+		c := cases(anyWindows()).Draw(r, "case")
 		d := disturbances(1, 2).Draw(r, "disturbance")
 		steps, err := expected(c, d.parallelism)
 		if err != nil {
@@ -145,16 +144,21 @@ func TestPipelinesAreTheTwinEventByEvent(t *testing.T) {
 			return nil
 		}, c)
 		n.count(c, result.Restores)
-		wrong := func(what, diff string) {
-			r.Fatalf("%s (-twin +pipeline)\n%s\n%+v\n%v\n%s", what, diff, d, c, twin.Text(c.events, steps))
+		equal := func(what string, want, got any) {
+			if diff := difference(what, want, got); diff != "" {
+				r.Fatalf("%s\n%+v\n%v\n%s", diff, d, c, twin.Text(c.events, steps))
+			}
 		}
-		panes, late := said(out.Rows())
+		panes, late, again := said(out.Rows())
 		wantPanes, wantLate := flat(steps)
-		if diff := cmp.Diff(traces(wantPanes), traces(panes)); diff != "" {
-			wrong("panes", diff)
+		equal("panes", traces(wantPanes), traces(panes))
+		if c.lateTo {
+			equal("late elements", lines(wantLate), lines(late))
 		}
-		if diff := cmp.Diff(lines(wantLate), lines(late)); diff != "" && c.lateTo {
-			wrong("late elements", diff)
+		final, err := twin.Final(c.Strategy, wantPanes)
+		diff, aerr := c.differsAgain(final, again)
+		if err = errors.Join(err, aerr); err != nil || diff != "" {
+			r.Fatalf("%v%s\n%+v\n%v\n%s\n%v", err, diff, d, c, twin.Text(c.events, steps), again)
 		}
 		if d.parallelism > 1 {
 			return // subtasks commit one after the other
@@ -167,9 +171,7 @@ func TestPipelinesAreTheTwinEventByEvent(t *testing.T) {
 			panes = panes[len(want):]
 			slices.Sort(want)
 			slices.Sort(got)
-			if diff := cmp.Diff(want, got); diff != "" {
-				wrong(fmt.Sprintf("after event %d, %v", i+1, c.events[i]), diff)
-			}
+			equal(fmt.Sprintf("after event %d, %v", i+1, c.events[i]), want, got)
 		}
 	})
 	n.report(t)

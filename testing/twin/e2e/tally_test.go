@@ -22,13 +22,16 @@ func (n tally) count(c aCase, restores int) {
 	if custom, ok := c.Fn.(window.CustomFn); ok {
 		windows += " " + custom.Name
 	}
-	trigger, _, _ := strings.Cut(fmt.Sprint(c.Trigger), "(")
-	trigger, _, _ = strings.Cut(trigger, ".")
 	n["windows: "+windows]++
-	n["trigger: "+trigger]++
+	for _, part := range []string{"AfterWatermark", "Early(", "Late(", "AfterCount", "AfterProcessingTime", "AfterFirst", "AfterAll", "AfterEach", "OrFinally", "Repeatedly", "Always", "Never"} {
+		if strings.Contains(c.Trigger.String(), part) {
+			n["trigger with "+strings.TrimSuffix(part, "(")]++
+		}
+	}
 	n[fmt.Sprintf("accumulation: %v", c.Accumulation)]++
 	n[fmt.Sprintf("timestamps: %v", c.Timestamps)]++
-	for what, is := range map[string]bool{"by GroupByKey": c.group, "by CombinePerKey": !c.group, "late elements put out": c.lateTo, "allowed lateness": c.Lateness > 0} {
+	for what, is := range map[string]bool{"by GroupByKey": c.group, "by CombinePerKey": !c.group, "late elements put out": c.lateTo, "allowed lateness": c.Lateness > 0,
+		"once, at the end": c.once, "aggregated again": c.twice, "empty panes on time": c.EmptyOnTime, "empty last panes": c.EmptyLast} {
 		if is {
 			n[what]++
 		}
