@@ -74,11 +74,13 @@ type Event struct {
 	Key   string
 	Value int64
 	Time  eventtime.Time
+	// In is the window of an element that another aggregation has put out. The zero Window: those that the strategy assigns.
+	In window.Window
 }
 
 // Element is an event.
 func Element(key string, value int64, t eventtime.Time) Event {
-	return Event{ElementEvent, key, value, t}
+	return Event{Kind: ElementEvent, Key: key, Value: value, Time: t}
 }
 
 // Watermark is an event. At eventtime.Max the input has ended.
@@ -161,7 +163,11 @@ func (t *Twin) Do(e Event) (Step, error) {
 	t.step = &Step{}
 	switch e.Kind {
 	case ElementEvent:
-		for _, w := range t.s.Assign(e.Time) {
+		windows := []window.Window{e.In}
+		if e.In == (window.Window{}) {
+			windows = t.s.Assign(e.Time)
+		}
+		for _, w := range windows {
 			t.element(e, w)
 		}
 	case WatermarkEvent:

@@ -73,7 +73,10 @@ func cases(fns *rapid.Generator[window.Fn]) *rapid.Generator[aCase] {
 			s.Trigger, s.Lateness = trigger.AfterWatermark(), 0
 		}
 		c.group, c.lateTo = rapid.Bool().Draw(t, "group"), rapid.Bool().Draw(t, "late to")
-		c.twice = s.Accumulation != twin.Accumulating && rapid.Bool().Draw(t, "twice") // else it would have things twice
+		c.twice = rapid.Bool().Draw(t, "twice")
+		if _, merges := window.Merging(s.Fn); merges && c.twice && s.Accumulation == twin.Retracting {
+			s.Lateness = 1000 // what a part said is taken back when the whole fires: that would be late for the window of the part
+		}
 		c.Strategy, c.events = twin.Stretched(s, twin.Streams().Draw(t, "events"))
 		return c
 	})
