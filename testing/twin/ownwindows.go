@@ -65,7 +65,7 @@ func (s stretches) Assign(dst []window.Window, t time.Time) []window.Window {
 
 // Merge implements window.Merger. open is sorted by starts.
 func (s stretches) Merge(dst []window.Merge, open []window.Window) []window.Merge {
-	return mergeOverlaps(dst, open, func(group []window.Window, w window.Window) window.Window {
+	return mergeOverlaps(dst, open, 2, func(group []window.Window, w window.Window) window.Window {
 		end := w.End()
 		if last := group[len(group)-1].End(); last.After(end) {
 			end = last
@@ -74,7 +74,8 @@ func (s stretches) Merge(dst []window.Merge, open []window.Window) []window.Merg
 	})
 }
 
-// firsts are sessions of which the first remains as it is, and takes what overlaps it: so a window may become what it was.
+// firsts are sessions of which the first remains as it is, and takes what overlaps it: so a window may become what it was. It
+// also says so of windows that nothing overlaps.
 type firsts struct{ gap time.Duration }
 
 func (f firsts) fn() window.Fn { return window.Custom("firsts", fmt.Sprintf("gap=%v", f.gap), f) }
@@ -86,17 +87,18 @@ func (f firsts) Assign(dst []window.Window, t time.Time) []window.Window {
 
 // Merge implements window.Merger.
 func (f firsts) Merge(dst []window.Merge, open []window.Window) []window.Merge {
-	return mergeOverlaps(dst, open, func(_ []window.Window, w window.Window) window.Window { return w })
+	return mergeOverlaps(dst, open, 1, func(_ []window.Window, w window.Window) window.Window { return w })
 }
 
-// mergeOverlaps merges each window with those after it that overlap what it has become, which grown says after each.
-func mergeOverlaps(dst []window.Merge, open []window.Window, grown func(group []window.Window, w window.Window) window.Window) []window.Merge {
+// mergeOverlaps merges each window with those after it that overlap what it has become, which grown says after each. least is the least
+// number that is a merge.
+func mergeOverlaps(dst []window.Merge, open []window.Window, least int, grown func(group []window.Window, w window.Window) window.Window) []window.Merge {
 	for i := 0; i < len(open); {
 		n, w := i+1, open[i]
 		for ; n < len(open) && open[n].Start().Before(w.End()); n++ {
 			w = grown(open[i:n+1], w)
 		}
-		if n > i+1 {
+		if n-i >= least {
 			dst = append(dst, window.Merge{From: open[i:n], Into: w})
 		}
 		i = n
