@@ -1,7 +1,10 @@
 package mutants
 
-// pipelines finds what is wrong only in a whole pipeline: how sdk builds it, what goes from step to step.
-var pipelines = finder{"./testing/twin/e2e", "EventByEvent|InAnyOrder", []string{"-rapid.checks=1000"}}
+// These find what is wrong only in a whole pipeline: how sdk builds it, what goes from step to step.
+var (
+	pipelines = finder{"./testing/twin/e2e", "EventByEvent|InAnyOrder", []string{"-rapid.checks=1000"}}
+	restored  = finder{"./testing/twin/e2e", "TestPipelinesThatWereFound", nil}
+)
 
 const (
 	groupGo   = "sdk/group.go"
@@ -19,7 +22,7 @@ func init() {
 		{"elements of slices are lifted with those of another", liftGo, "err := l.drain(send)\n", "var err error\n", pipelines},
 		{"a retraction is an element", changesGo, "Change[T]{e.Value, e.Pane.Retraction()}", "Change[T]{e.Value, false}", pipelines},
 		{"a window that has fired takes elements for its slices", slicesGo, "s.fireAt = 0 //", "s.fireAt = never //", pipelines},
-		{"panes are restored at the beginning of time", "internal/kernel/panestate.go", "o.w = r.Watermark\n", "", pipelines},
+		{"a restored chain goes on before it knows where it was", chainGo, "c.repeating, c.pos = true, len(c.ops)-1", "c.repeating, c.pos = true, 0", restored},
 		{"sources of other processes hold though they have nothing", muteGo, "mute[i] = len(st.In) > 0 || root", "mute[i] = j.local(st, i) && len(st.In) > 0 || j.local(st, i) && root", lateJobs},
 	}...)
 }
