@@ -26,7 +26,7 @@ func Windows() *rapid.Generator[window.Fn] {
 		case 3:
 			return calendars(t)
 		case 4:
-			p := pieces{lead: rapid.Bool().Draw(t, "lead"), hole: rapid.Bool().Draw(t, "hole")}
+			p := pieces{around: rapid.Bool().Draw(t, "around"), hole: rapid.Bool().Draw(t, "hole")}
 			for range rapid.IntRange(2, 4).Draw(t, "pieces") {
 				p.sizes = append(p.sizes, millis(t, "piece", 1, 9))
 			}

@@ -9,15 +9,15 @@ import (
 	"github.com/millstream/millstream/sdk/window"
 )
 
-// pieces are windows as a user may write them: time is cut into pieces of unlike sizes, in a circle. An element is in its piece
-// and, if they lead, in the one after it, which does not hold its time. The first piece of the circle may be no window.
+// pieces are windows as a user may write them: time is cut into pieces of unlike sizes, in a circle. An element is in its piece, or also in
+// those around it, which do not hold its time. The first piece of the circle may be no window.
 type pieces struct {
-	sizes      []time.Duration
-	lead, hole bool
+	sizes        []time.Duration
+	around, hole bool
 }
 
 func (p pieces) fn() window.Fn {
-	return window.Custom("pieces", fmt.Sprintf("%v lead=%v hole=%v", p.sizes, p.lead, p.hole), p)
+	return window.Custom("pieces", fmt.Sprintf("%v around=%v hole=%v", p.sizes, p.around, p.hole), p)
 }
 
 // Assign implements window.Assigner.
@@ -26,14 +26,16 @@ func (p pieces) Assign(dst []window.Window, t time.Time) []window.Window {
 	for _, s := range p.sizes {
 		circle += s
 	}
-	start := time.UnixMilli(0).UTC().Add(floor(t.Sub(time.UnixMilli(0)), circle))
+	start := time.UnixMilli(0).Add(floor(t.Sub(time.UnixMilli(0)), circle) - circle)
 	for i := 0; ; i++ {
-		end := start.Add(p.sizes[i%len(p.sizes)])
-		mine := t.Before(end)
-		if (mine || p.lead && t.Before(end.Add(p.sizes[(i+1)%len(p.sizes)])) && i > 0) && !(p.hole && i%len(p.sizes) == 0) {
+		size := p.sizes[i%len(p.sizes)]
+		end := start.Add(size)
+		mine := !t.Before(start) && t.Before(end)
+		before := !t.Before(end) && t.Before(end.Add(p.sizes[(i+1)%len(p.sizes)]))
+		if (mine || p.around && (before || t.Before(start))) && !(p.hole && i%len(p.sizes) == 0) {
 			dst = append(dst, window.Between(start, end))
 		}
-		if start.After(t) || mine && !p.lead {
+		if t.Before(start) {
 			return dst
 		}
 		start = end
