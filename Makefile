@@ -6,7 +6,7 @@ test race: TAGS ?= rocksdb
 # Random jobs, tables and values of `make sim`, and where they start.
 RUNS ?= 20000
 SEED := $(or $(SEED),$(strip $(shell od -An -N4 -tu4 /dev/urandom)))
-# Cases of `make twin`.
+# Cases of `make twin`. A tenth are disturbed, a fiftieth are pipelines, and a five-hundredth, 20 at least, run on workers that are killed.
 CASES ?= 1000
 # For each target of `make fuzz`.
 FUZZTIME ?= 30s
@@ -58,9 +58,12 @@ sim: ## random jobs, tables and values: RUNS of each, from SEED (printed; fresh 
 	$(seeds) go test ./internal/kernel -run Table -timeout 0
 	$(seeds) go test ./sdk/coder -run Random -timeout 0
 
-twin: ## the kernel's aggregations beside the reference twin: CASES random strategies and streams, from SEED
+twin: ## random strategies and streams beside the reference twin, from SEED: CASES of operators, fewer of pipelines and workers
 	@echo "SEED=$(SEED)"
-	go test ./testing/twin -run IsTheTwin -v -timeout 0 -rapid.checks=$(CASES) -rapid.seed=$(SEED)
+	go test ./testing/twin -run 'IsTheTwin$$' -v -timeout 0 -rapid.checks=$(CASES) -rapid.seed=$(SEED)
+	go test ./testing/twin -run IsTheTwinHoweverDisturbed -v -timeout 0 -rapid.checks=$$(($(CASES) / 10 + 100)) -rapid.seed=$(SEED)
+	go test ./testing/twin/e2e -run 'EventByEvent|InAnyOrder' -v -timeout 0 -rapid.checks=$$(($(CASES) / 50 + 20)) -rapid.seed=$(SEED)
+	MILLSTREAM_SEED=$(SEED) MILLSTREAM_RUNS=$$(($(CASES) / 10000 + 1)) go test ./testing/twin/e2e -run OnWorkers -v -timeout 0
 
 mutants: ## plant faults one at a time, each must be found: all, or N=6 drawn at random; minutes
 	go test ./testing/mutants -v -timeout 0 -mutants=$(or $(N),all)

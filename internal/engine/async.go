@@ -93,7 +93,7 @@ func (c *chain) full() bool {
 // collect calls Collect of the ops, but not of those whose output could reach one in the midst of its work.
 func (c *chain) collect(now eventtime.Time) (worked bool, err error) {
 	for _, i := range c.asyncs {
-		if (c.firing || c.ticking) && c.at() > i {
+		if (c.firing || c.ticking || c.repeating) && c.at() > i {
 			continue
 		}
 		c.running = i

@@ -51,7 +51,7 @@ type chain struct {
 
 	// Progress of a watermark through the chain: ops before pos are done with it.
 	advancing bool
-	all       bool // after a restore: call every op, also those whose watermark does not move
+	repeating bool // after a restore: ops behind pos have been told again what they had been told
 	w         eventtime.Time
 	pos       int
 	firing    bool // the op at pos was told the watermark and is not done with it
@@ -194,8 +194,23 @@ func (c *chain) advanceTo(w eventtime.Time) {
 	c.w, c.pos, c.advancing = max(c.w, w), 0, true
 }
 
+// restoredTo starts to bring watermark w through the restored chain. Before that each op is told again what it had been told, for it may
+// not have been done with it: the last one first, so that none emits into one that does not yet know where it was.
+func (c *chain) restoredTo(w eventtime.Time) {
+	c.advanceTo(w)
+	c.repeating, c.pos = true, len(c.ops)-1
+}
+
 // advance fires about budget entries and returns true when every op is done with the watermark.
 func (c *chain) advance(budget int) (bool, error) {
+	for ; c.repeating && c.pos >= 0; c.pos-- {
+		if done, err := c.tell(budget); !done || err != nil {
+			return false, err
+		}
+	}
+	if c.repeating {
+		c.repeating, c.pos = false, 0
+	}
 	for ; c.pos < len(c.ops); c.pos++ {
 		o := &c.ops[c.pos]
 		in := c.w
@@ -204,28 +219,34 @@ func (c *chain) advance(budget int) (bool, error) {
 				in = c.ops[p].out
 			}
 		}
-		if in <= o.wm && !c.all && !c.firing {
-			o.out = o.passes()
-			continue
+		if in > o.wm || c.firing {
+			o.wm = max(o.wm, in)
+			if done, err := c.tell(budget); !done || err != nil {
+				return false, err
+			}
 		}
-		o.wm = max(o.wm, in)
-		if err := c.flushOp(c.pos); err != nil {
-			return false, err
-		}
-		c.running, c.firing = c.pos, true
-		done, err := o.op.Watermark(o.wm, budget)
-		if err != nil {
-			return false, c.stepError(c.pos, err)
-		}
-		if !done {
-			return false, nil
-		}
-		c.firing = false
 		o.out = o.passes()
+	}
+	c.advancing = false
+	return true, nil
+}
+
+// tell tells the op at pos its watermark, and returns true when it is done with it.
+func (c *chain) tell(budget int) (bool, error) {
+	o := &c.ops[c.pos]
+	if err := c.flushOp(c.pos); err != nil {
+		return false, err
+	}
+	c.running, c.firing = c.pos, true
+	done, err := o.op.Watermark(o.wm, budget)
+	if err != nil {
+		return false, c.stepError(c.pos, err)
+	}
+	if done {
+		c.firing = false
 		o.metrics.Watermark.Store(int64(o.wm))
 	}
-	c.advancing, c.all = false, false
-	return true, nil
+	return done, nil
 }
 
 // released starts to bring a watermark on that an op held back and no longer does.

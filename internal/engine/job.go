@@ -40,7 +40,7 @@ type Options struct {
 
 	// OpenBackend opens the state backend of a node in a subtask, with what is restored.
 	OpenBackend func(ctx context.Context, node *kernel.Node, subtask, parallelism int) (statebackend.Backend, error)
-	// Splits lists the splits of a source that belong to a subtask. It is not called for restored sources.
+	// Splits lists the splits of a source that belong to a subtask, here or in another process. It is not called for restored sources.
 	Splits func(node *kernel.Node, subtask, parallelism int) [][]byte
 	// Restore returns what a subtask starts from, or nil.
 	Restore func(stage string, subtask int) (*SubtaskRestore, error)

@@ -7,7 +7,7 @@ import (
 	"github.com/millstream/millstream/internal/kernel"
 )
 
-// findMute finds the subtasks of this process from which no element will ever come: sources that have
+// findMute finds the subtasks, here and elsewhere, from which no element will ever come: sources that have
 // nothing to read, and steps without state that only they feed: one with state may have something to say at
 // the end. Only a job that is not restored needs it: see Merger.State.
 func (j *Job) findMute() {
@@ -23,7 +23,7 @@ func (j *Job) findMute() {
 		}
 		for i := range mute {
 			root := st.Nodes[0]
-			mute[i] = j.local(st, i) && (len(st.In) > 0 || root.SetSplits != nil && len(j.opts.Splits(root, i, st.Parallelism)) == 0)
+			mute[i] = len(st.In) > 0 || root.SetSplits != nil && len(j.opts.Splits(root, i, st.Parallelism)) == 0
 			for _, e := range st.In {
 				for c := range e.channels() {
 					mute[i] = mute[i] && j.isMute(e, e.senderOf(i, c))

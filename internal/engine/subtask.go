@@ -583,8 +583,7 @@ func (s *subtask) open() error {
 	if s.source == nil {
 		w = s.merger.Watermark() // it may have come when the root had not been told yet
 	}
-	s.chain.all = true
-	s.chain.advanceTo(w)
+	s.chain.restoredTo(w)
 	return nil
 }
 

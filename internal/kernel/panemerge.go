@@ -78,9 +78,7 @@ func (o *panes[K, A, Out]) unite(e *entry[K, *windowList[A, Out]], g window.Merg
 	if !same {
 		slices.SortFunc(m.parts, func(a, b openWindow[A, Out]) int { return window.CompareStarts(a.win, b.win) })
 		o.merge(m.parts, g.Into)
-		if more := m.parts[0].more; more != nil && more.hold != noTime {
-			more.hold = min(more.hold, g.Into.MaxTimestamp()) // it may end before its parts
-		}
+		o.endsEarly(&m.parts[0])
 	}
 	i, _ := l.find(g.Into)
 	l.open = slices.Insert(l.open, i, m.parts[0])
@@ -89,4 +87,17 @@ func (o *panes[K, A, Out]) unite(e *entry[K, *windowList[A, Out]], g window.Merg
 		return o.fire(e, s, true, o.hasFired(s))
 	}
 	return nil
+}
+
+// endsEarly makes what holds the watermark agree with the end of a merged window, which may be before those of its parts, and even behind
+// the watermark of the output: that does not go back.
+func (o *panes[K, A, Out]) endsEarly(s *openWindow[A, Out]) {
+	end := s.win.MaxTimestamp()
+	switch {
+	case s.more == nil:
+	case end < o.out:
+		s.more.hold, s.more.atEnd = noTime, false
+	case s.more.hold != noTime:
+		s.more.hold = min(s.more.hold, end)
+	}
 }

@@ -308,9 +308,10 @@ func (o *panes[K, A, Out]) count(s *openWindow[A, Out], t eventtime.Time) {
 // keep takes an element into account for the timestamp of the next pane.
 func (o *panes[K, A, Out]) keep(s *openWindow[A, Out], t eventtime.Time) {
 	end := s.win.MaxTimestamp()
+	t = min(t, end) // a custom window may end before its elements
 	switch {
 	case o.Timestamps != EndOfWindow && t >= o.out:
-		s.more.hold = o.combine(s.more.hold, min(t, end))
+		s.more.hold = o.combine(s.more.hold, t)
 	case end >= o.out && (o.Timestamps == EndOfWindow || o.w <= end):
 		s.more.atEnd = true
 	}

@@ -50,7 +50,7 @@ var floors = []floor{
 		may: append(words("time version window values contracts kernel sdk plan engine checkpoint direct distributed"), "local drivers")},
 
 	// Nothing imports these but each other and tests. Examples keep to what any user can import.
-	{name: "testing", packages: []string{"testing/*"}, together: true,
+	{name: "testing", packages: []string{"testing/*", "testing/twin/e2e"}, together: true,
 		may: append(words("time version window values contracts kernel sdk plan drivers connectors transforms engine checkpoint direct distributed runners cells triggering"), "local drivers")},
 	{name: "programs", packages: []string{"cmd/...", "examples/...", "docs/howto/..."}, together: true,
 		may: append(words("version window values contracts sdk plan drivers connectors transforms direct distributed runners"), "local drivers")},

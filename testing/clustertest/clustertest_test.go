@@ -6,8 +6,10 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -45,7 +47,9 @@ func TestWordsAreCountedOnceAlthoughAWorkerIsKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []sdk.KV[string, int64]{sdk.Pair("be", int64(1000)), sdk.Pair("not", int64(500)), sdk.Pair("or", int64(500)), sdk.Pair("to", int64(1000))}
-	for i, opts := range [][]clustertest.Option{{}, {clustertest.Workers(3), clustertest.Parallelism(3), clustertest.KillWorker()}} {
+	killed := []clustertest.Option{clustertest.Workers(3), clustertest.Parallelism(3), clustertest.KillWorker()}
+	memory := append(slices.Clip(killed), clustertest.Backend("memory"), clustertest.Mode("unaligned"), clustertest.Interval(10*time.Millisecond))
+	for i, opts := range [][]clustertest.Option{nil, killed, memory} {
 		before := len(counts.Rows())
 		clustertest.Run(t, "count", []string{name}, opts...)
 		got := counts.Rows()[before:]
@@ -54,7 +58,7 @@ func TestWordsAreCountedOnceAlthoughAWorkerIsKilled(t *testing.T) {
 		if d := cmp.Diff(want, got); d != "" {
 			t.Errorf("run %d (-want +got):\n%s", i, d)
 		}
-		if killed := os.Getenv("MILLSTREAM_FAILPOINTS_ONCE"); i == 1 {
+		if killed := os.Getenv("MILLSTREAM_FAILPOINTS_ONCE"); i > 0 {
 			if marks, err := os.ReadDir(killed); err != nil || len(marks) != 1 {
 				t.Errorf("no worker was killed: %v, %v", marks, err)
 			}
@@ -138,12 +142,18 @@ func (f *fatal) Fatalf(format string, args ...any) {
 }
 
 func TestFailureNamesWhatFailed(t *testing.T) {
-	for name, want := range map[string]string{"fails": "no way", "unknown": `no pipeline ["unknown"] was given to Main`} {
+	for name, want := range map[string]string{
+		"fails": "no way", "unknown": `no pipeline ["unknown"] was given to Main`, "count": "--state-backend=paper is not part of this program",
+	} {
 		f := &fatal{TB: t}
+		var opts []clustertest.Option
+		if name == "count" {
+			opts = append(opts, clustertest.Backend("paper"))
+		}
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			clustertest.Run(f, name, nil)
+			clustertest.Run(f, name, nil, opts...)
 		}()
 		<-done
 		if !strings.Contains(f.says, want) {

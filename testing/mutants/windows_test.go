@@ -2,7 +2,7 @@ package mutants
 
 var (
 	windowValues = finder{"./sdk/window", "TestCalendar|TestCustom|TestWhat|TestSide|TestSessions", nil}
-	userMerges   = finder{"./internal/kernel", "TestMergingByUsers", nil}
+	userMerges   = finder{"./testing/twin", "TestMergingByUsers", nil}
 )
 
 const (
@@ -23,9 +23,10 @@ func init() {
 		{"an element is in a window twice", customGo, "dst = slices.Compact(dst)", "_ = 0", windowValues},
 		{"a window is merged twice", customGo, "w == taken[i-1] {", "w == taken[i-1] && false {", windowValues},
 		{"a side window is the last of several", sideGo, "first, _ := f.Ends(t)", "_, first := f.Ends(t)", windowValues},
-		{"a window that goes on alone is looked at", panemergeGo, "if s := &l.open[i]; !same && ", "if s := &l.open[i]; ", userMerges},
+		{"a window that goes on alone is looked at", panemergeGo, "if s := &l.open[i]; !same && ", "if s := &l.open[i]; ", twins},
 		{"an element stays in its own window when that has merged", panemergeGo, "home = g.Into", "home = w", userMerges},
 		{"a window that is closed merges", panemergeGo, "return open && l.open[at].closed", "return open && l.open[at].closed && false", userMerges},
-		{"a hold stays beyond the end of what windows merge into", panemergeGo, "more.hold = min(more.hold, g.Into.MaxTimestamp())", "_ = 0", userMerges},
+		{"a hold stays beyond the end of what windows merge into", panemergeGo, "s.more.hold = min(s.more.hold, end)", "_ = 0", userMerges},
+		{"what ends behind the watermark of the output holds it", panemergeGo, "case end < o.out:", "case false:", userMerges},
 	}...)
 }

@@ -125,8 +125,8 @@ type Place struct {
 // Final is what is left in the end of panes that came out in any order: the values that stand for each key and window.
 //
 // Under Discarding these are all values; under Accumulating those of the pane with the greatest index; under Retracting what
-// was said less what was taken back. What was said of a session that became part of another belongs to that one. A window
-// that has nothing has no entry.
+// was said less what was taken back. What was said of a session, or another window, that became part of one that holds it, belongs
+// to that one. A window that has nothing has no entry.
 func Final(s Strategy, panes []Pane) (map[Place][]int64, error) {
 	out, index := map[Place][]int64{}, map[Place]int64{}
 	for _, p := range panes {
@@ -148,7 +148,7 @@ func Final(s Strategy, panes []Pane) (map[Place][]int64, error) {
 			out[Place{p.Key, p.Window}] = rest
 		}
 	}
-	if _, ok := s.Fn.(window.SessionsFn); ok {
+	if merging(s.Fn) {
 		out = whole(s, out)
 	}
 	for at, vs := range out {

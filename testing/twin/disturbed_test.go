@@ -57,7 +57,7 @@ func disturbed(op func() kernel.Operator, fn window.Fn, events []Event) ([]Step,
 			c.Inputs = append(c.Inputs, operatortest.Clock(e.Time))
 		default:
 			var rows []kernel.Element[reading]
-			for _, w := range (&Twin{s: Strategy{Fn: fn}}).assign(e.Time) {
+			for _, w := range (Strategy{Fn: fn}).Assign(e.Time) {
 				rows = append(rows, kernel.Element[reading]{Value: reading{Key: e.Key, Value: e.Value}, Time: e.Time, Window: w})
 			}
 			c.Inputs = append(c.Inputs, operatortest.Batch(0, rows...))
@@ -96,18 +96,14 @@ func disturbed(op func() kernel.Operator, fn window.Fn, events []Event) ([]Step,
 
 // steps is what panes makes of events, however disturbed, after a change of its specification.
 func steps(s Strategy, events []Event, change func(*lists)) ([]Step, error) {
-	listingOf, fn := s, s.Fn
-	if custom, ok := fn.(window.CustomFn); ok {
-		fn, listingOf.Fn = custom, window.Global()
-	}
-	spec, inputs, err := listing(listingOf)
+	spec, inputs, err := listing(s)
 	if err != nil {
 		return nil, err
 	}
 	if change != nil {
 		change(&spec)
 	}
-	return disturbed(func() kernel.Operator { return kernel.NewPanes(spec, inputs) }, fn, events)
+	return disturbed(func() kernel.Operator { return kernel.NewPanes(spec, inputs) }, s.Fn, events)
 }
 
 // played is a System for events that are known.
@@ -124,7 +120,7 @@ func (p *played) Do(Event) (Step, error) {
 // Snapshots and restores after any event, firings in slices and state on disk make no difference.
 func TestPanesIsTheTwinHoweverDisturbed(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
-		events := Streams().Draw(r, "events")
+		s, events := Stretched(Strategies(anyWindows(), Triggers(3)).Draw(r, "strategy"), Streams().Draw(r, "events"))
 		Compare(r, func(s Strategy) (System, error) {
 			op, err := panes(s)
 			if err != nil {
@@ -132,6 +128,6 @@ func TestPanesIsTheTwinHoweverDisturbed(t *testing.T) {
 			}
 			steps, err := disturbed(op, s.Fn, events)
 			return &played{steps: steps}, err
-		}, Strategies(Windows(), Triggers(3)).Draw(r, "strategy"), events)
+		}, s, events)
 	})
 }

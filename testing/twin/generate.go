@@ -11,21 +11,63 @@ import (
 	"github.com/millstream/millstream/sdk/window"
 )
 
-// Windows draws window functions of every kind, with a few milliseconds to a window.
+// Windows draws window functions of every kind, with a few milliseconds to a window; but calendar ones have days, see Stretched.
+// A window that merging makes holds its parts.
 func Windows() *rapid.Generator[window.Fn] {
 	return rapid.Custom(func(t *rapid.T) window.Fn {
 		size, shift := millis(t, "size", 1, 12), millis(t, "shift", -3, 3)
-		switch rapid.IntRange(0, 3).Draw(t, "fn") {
+		switch rapid.IntRange(0, 7).Draw(t, "fn") {
 		case 0:
 			return window.Fixed(size).Offset(shift)
 		case 1:
 			return window.Sessions(size)
 		case 2:
 			return window.Sliding(size, millis(t, "period", 3, 8)).Offset(shift)
+		case 3:
+			return calendars(t)
+		case 4:
+			p := pieces{around: rapid.Bool().Draw(t, "around"), hole: rapid.Bool().Draw(t, "hole")}
+			for range rapid.IntRange(2, 4).Draw(t, "pieces") {
+				p.sizes = append(p.sizes, millis(t, "piece", 1, 9))
+			}
+			return p.fn()
+		case 5, 6:
+			return stretches{size, millis(t, "more", 1, 4), millis(t, "round", 1, 5)}.fn()
 		default:
 			return window.Global()
 		}
 	})
+}
+
+// calendars draws calendar windows that a few days about the end of March 2026 tell apart: clocks are changed there, and a month begins.
+func calendars(t *rapid.T) window.Fn {
+	zone := rapid.SampledFrom([]string{"UTC", "Europe/Berlin", "America/St_Johns", "Pacific/Apia"}).Draw(t, "zone")
+	n := rapid.IntRange(1, 3).Draw(t, "n")
+	switch rapid.IntRange(0, 2).Draw(t, "unit") {
+	case 0:
+		return window.Days(n).In(zone)
+	case 1:
+		return window.Weeks(1, time.Weekday(rapid.IntRange(0, 6).Draw(t, "weekday"))).In(zone)
+	default:
+		return window.Months(n).In(zone).From(2014, time.January, rapid.IntRange(1, 31).Draw(t, "day"))
+	}
+}
+
+// Stretched is s and events, but for calendar windows, to which a few milliseconds are nothing: then each is 5 hours and 37 minutes.
+func Stretched(s Strategy, events []Event) (Strategy, []Event) {
+	if _, ok := s.Fn.(window.CalendarFn); !ok {
+		return s, events
+	}
+	const unit = eventtime.Time((5*60 + 37) * 60 * 1000)
+	from := eventtime.FromTime(time.Date(2026, time.March, 25, 0, 0, 0, 0, time.UTC))
+	events = slices.Clone(events)
+	for i := range events {
+		if e := &events[i]; e.Kind != ClockEvent && e.Time != eventtime.Max {
+			e.Time = from + unit*e.Time
+		}
+	}
+	s.Lateness *= int64(unit)
+	return s, events
 }
 
 func millis(t *rapid.T, label string, from, to int) time.Duration {

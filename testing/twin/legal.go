@@ -78,7 +78,8 @@ func legal(s Strategy, panes []Pane) error {
 		if p.Info.Timing == window.Unknown || p.Info.OnTimeIndex != onTime {
 			return bad("its number among those that are not early is %d", onTime)
 		}
-		if s.OutputTime == nil && (p.Time < p.Window.StartTime() || p.Time >= p.Window.EndTime()) {
+		_, custom := s.Fn.(window.CustomFn) // which may begin after their elements
+		if s.OutputTime == nil && (p.Time < p.Window.StartTime() && !custom || p.Time >= p.Window.EndTime()) {
 			return bad("its timestamp is not in its window")
 		}
 		if s.Timestamps == EndOfWindow && p.Time != p.Window.EndTime()-1 {

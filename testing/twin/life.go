@@ -21,6 +21,7 @@ type entry struct {
 	element *element
 	looked  bool  // the trigger was looked at
 	fired   bool  // and was ready
+	end     bool  // the watermark had come to the end of the window
 	pane    *Pane // what came out
 }
 
@@ -30,6 +31,8 @@ type element struct {
 	time   eventtime.Time
 	at     moment
 	end    eventtime.Time // of its window, when it came
+	most   eventtime.Time // the last instant of each window that it has been in: custom windows may end before their parts
+	void   bool           // that was behind the watermark of the output when it got there
 }
 
 // elements are all of l.
@@ -64,6 +67,21 @@ func (l *life) pending() (out []*element) {
 func inOrder(es []*element) []*element {
 	slices.SortFunc(es, func(a, b *element) int { return cmp.Compare(a.number, b.number) })
 	return es
+}
+
+// ended says whether the trigger has seen that the watermark is past the end of l.
+func (l *life) ended() (ended bool) {
+	for _, e := range l.history {
+		past := e.at.watermark >= l.win.EndTime()
+		if e.parts != nil {
+			ended = past
+			for _, p := range e.parts {
+				ended = ended && p.ended()
+			}
+		}
+		ended = ended || e.end || e.element != nil && past
+	}
+	return ended
 }
 
 // panes are those of this very window: what merging makes of others begins anew.

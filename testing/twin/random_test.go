@@ -16,8 +16,6 @@ import (
 
 type windowFn = window.Fn
 
-func merging(fn window.Fn) bool { _, ok := fn.(window.SessionsFn); return ok }
-
 // drawn is a random case and what the twin says.
 type drawn struct {
 	Strategy
@@ -25,9 +23,10 @@ type drawn struct {
 	steps  []Step
 }
 
-func draw(r *rapid.T) (d drawn) {
-	d.Strategy = Strategies(Windows(), Triggers(3)).Draw(r, "strategy")
-	d.events = Streams().Draw(r, "events")
+func draw(r *rapid.T) (d drawn) { return drawIn(r, Windows()) }
+
+func drawIn(r *rapid.T, fns *rapid.Generator[window.Fn]) (d drawn) {
+	d.Strategy, d.events = Stretched(Strategies(fns, Triggers(3)).Draw(r, "strategy"), Streams().Draw(r, "events"))
 	d.run(r)
 	return d
 }
@@ -53,12 +52,11 @@ func (d drawn) panes() (out []Pane) {
 // are in the global window.
 func (d drawn) kept() map[Place][]int64 {
 	out := map[Place][]int64{}
-	twin := Twin{s: d.Strategy}
 	for i, e := range d.events {
 		if e.Kind != ElementEvent {
 			continue
 		}
-		for _, w := range twin.assign(e.Time) {
+		for _, w := range d.Assign(e.Time) {
 			if slices.Contains(d.steps[i].Late, Drop{e.Key, e.Value, e.Time, w}) {
 				continue
 			}
@@ -103,9 +101,9 @@ func TestWhatStandsIsWhatCame(t *testing.T) {
 // Of sessions that all can still join, those that are left have no order of arrival in them.
 func TestSessionsAreConnectedElements(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
-		d := draw(r)
 		gap := rapid.IntRange(1, 12).Draw(r, "gap")
-		d.Fn, d.Lateness = window.Sessions(ms*time.Duration(gap)), 1000
+		d := drawIn(r, rapid.Just[window.Fn](window.Sessions(ms*time.Duration(gap))))
+		d.Lateness = 1000
 		// A trigger that never finishes.
 		d.Trigger = Counts().Draw(r, "counts")
 		d.run(r)

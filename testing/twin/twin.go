@@ -74,11 +74,13 @@ type Event struct {
 	Key   string
 	Value int64
 	Time  eventtime.Time
+	// In is the window of an element that another aggregation has put out. The zero Window: those that the strategy assigns.
+	In window.Window
 }
 
 // Element is an event.
 func Element(key string, value int64, t eventtime.Time) Event {
-	return Event{ElementEvent, key, value, t}
+	return Event{Kind: ElementEvent, Key: key, Value: value, Time: t}
 }
 
 // Watermark is an event. At eventtime.Max the input has ended.
@@ -161,7 +163,11 @@ func (t *Twin) Do(e Event) (Step, error) {
 	t.step = &Step{}
 	switch e.Kind {
 	case ElementEvent:
-		for _, w := range t.assign(e.Time) {
+		windows := []window.Window{e.In}
+		if e.In == (window.Window{}) {
+			windows = t.s.Assign(e.Time)
+		}
+		for _, w := range windows {
 			t.element(e, w)
 		}
 	case WatermarkEvent:
@@ -189,9 +195,9 @@ func (t *Twin) Do(e Event) (Step, error) {
 	return *t.step, nil
 }
 
-// assign is the windows of an element, before any merging.
-func (t *Twin) assign(at eventtime.Time) []window.Window {
-	switch fn := t.s.Fn.(type) {
+// Assign is the windows of an element, before any merging.
+func (s Strategy) Assign(at eventtime.Time) []window.Window {
+	switch fn := s.Fn.(type) {
 	case window.FixedFn:
 		return []window.Window{fn.Assign(at)}
 	case window.SlidingFn:
@@ -209,23 +215,25 @@ func (t *Twin) assign(at eventtime.Time) []window.Window {
 		}
 		return ws
 	}
-	panic(fmt.Sprintf("windows by %T are unknown here", t.s.Fn))
+	panic(fmt.Sprintf("windows by %T are unknown here", s.Fn))
 }
 
-func (t *Twin) merges() bool {
-	_, ok := t.s.Fn.(window.SessionsFn)
+// Expiry is the watermark from which a window takes no element. No lateness reaches beyond the end of the global window.
+func (s Strategy) Expiry(w window.Window) eventtime.Time {
+	return max(w.EndTime(), min(w.EndTime().Add(s.Lateness), eventtime.EndOfGlobalWindow))
+}
+
+func (t *Twin) merges() bool { return merging(t.s.Fn) }
+
+func merging(fn window.Fn) bool {
+	_, ok := window.Merging(fn)
 	return ok
-}
-
-// expiry is the watermark from which a window takes no element. No lateness reaches beyond the end of the global window.
-func (t *Twin) expiry(w window.Window) eventtime.Time {
-	return max(w.EndTime(), min(w.EndTime().Add(t.s.Lateness), eventtime.EndOfGlobalWindow))
 }
 
 // element adds an element to one of its windows.
 func (t *Twin) element(e Event, w window.Window) {
 	l := (*life)(nil)
-	if t.expiry(w) > t.now.watermark {
+	if t.s.Expiry(w) > t.now.watermark {
 		l = t.place(e.Key, w)
 	}
 	if l == nil {
@@ -233,12 +241,15 @@ func (t *Twin) element(e Event, w window.Window) {
 		return
 	}
 	t.came++
-	l.history = append(l.history, entry{at: t.now, element: &element{t.came, e.Value, e.Time, t.now, l.win.EndTime()}})
+	l.history = append(l.history, entry{at: t.now, element: &element{t.came, e.Value, e.Time, t.now, l.win.EndTime(), l.win.EndTime() - 1, false}})
 	t.evaluate(e.Key, l, occasion{due: t.now.watermark})
 }
 
 // place returns where an element with the window w goes: nil if nowhere, for the trigger of its window is finished.
 func (t *Twin) place(key string, w window.Window) *life {
+	if fn, ok := t.s.Fn.(window.CustomFn); ok && t.merges() {
+		return t.placeBy(fn, key, w)
+	}
 	belongs := func(l *life) bool { return l.win == w }
 	if t.merges() {
 		belongs = func(l *life) bool { return l.win.StartTime() < w.EndTime() && w.StartTime() < l.win.EndTime() }
@@ -267,6 +278,67 @@ func (t *Twin) place(key string, w window.Window) *life {
 	return l
 }
 
+// placeBy is place where the user says what merges: all open windows are asked about whenever one comes that is not among them.
+func (t *Twin) placeBy(fn window.CustomFn, key string, w window.Window) *life {
+	find := func(w window.Window) *life {
+		for _, l := range t.windows[key] {
+			if l.win == w {
+				return l
+			}
+		}
+		return nil
+	}
+	home, finished := w, false
+	if l := find(w); l == nil {
+		open := []window.Window{w}
+		for _, l := range t.windows[key] {
+			open = append(open, l.win)
+		}
+		slices.SortFunc(open, window.CompareStarts)
+		merges, err := fn.Merge(nil, open)
+		if err != nil {
+			panic(err)
+		}
+		for _, m := range merges {
+			mine, closed := slices.Contains(m.From, w), false
+			var parts []*life
+			for _, from := range m.From {
+				if l := find(from); l != nil {
+					parts, closed = append(parts, l), closed || t.root(l).done
+				}
+			}
+			finished = finished || mine && closed
+			if mine {
+				home = m.Into
+			}
+			if closed || len(parts) == 0 || len(parts) == 1 && parts[0].win == m.Into {
+				continue
+			}
+			one := &life{win: m.Into, history: []entry{{at: t.now, parts: parts}}}
+			t.windows[key] = append(slices.DeleteFunc(t.windows[key], func(l *life) bool { return slices.Contains(parts, l) }), one)
+			for _, e := range one.pending() {
+				e.most = min(e.most, m.Into.EndTime()-1)
+				e.void = e.void || m.Into.EndTime()-1 < t.now.output
+			}
+			if !mine && t.root(one).ready(t.instant(one)) {
+				t.evaluate(key, one, occasion{due: t.now.watermark})
+			}
+		}
+	}
+	if finished {
+		return nil
+	}
+	l := find(home)
+	if l == nil {
+		l = &life{win: home}
+		t.windows[key] = append(t.windows[key], l)
+	}
+	if t.root(l).done {
+		return nil
+	}
+	return l
+}
+
 // occasion is why a trigger is looked at.
 type occasion struct {
 	due    eventtime.Time // when that was due
@@ -276,13 +348,13 @@ type occasion struct {
 
 // watermark takes each window that is due through its end and its expiry, in the order in which they are due.
 func (t *Twin) watermark(w eventtime.Time) {
-	passes := func(at eventtime.Time) bool { return t.now.watermark < at && at <= w }
 	due := t.list(func(l *life) (out []occasion) {
-		end, expiry := l.win.EndTime(), t.expiry(l.win)
-		if passes(end) {
+		end, expiry := l.win.EndTime(), t.s.Expiry(l.win)
+		passes := end <= w && !l.ended()
+		if passes {
 			out = append(out, occasion{end, true, end == expiry})
 		}
-		if passes(expiry) && end != expiry {
+		if expiry <= w && !(passes && end == expiry) {
 			out = append(out, occasion{expiry, false, true})
 		}
 		return out
@@ -366,7 +438,7 @@ func (t *Twin) evaluate(key string, l *life, o occasion) {
 		l.history = append(l.history, entry{at: t.now})
 	}
 	e := &l.history[len(l.history)-1]
-	e.looked, e.fired, e.pane = true, fires, said
+	e.looked, e.fired, e.pane, e.end = true, fires, said, e.end || o.end
 }
 
 // pane is the next pane of l.
@@ -412,14 +484,18 @@ func (t *Twin) pane(key string, l *life, o occasion, last bool) *Pane {
 func (t *Twin) counted(l *life) (at eventtime.Time, ok bool) {
 	for _, e := range l.pending() {
 		own, end := e.time, l.win.EndTime()-1
+		before := min(own, e.end-1) // what it was, when the element came
+		own = min(own, e.most)
 		if t.s.OutputTime != nil {
-			own = t.s.OutputTime(own)
+			own = t.s.OutputTime(e.time)
+			before = own
 		}
-		before := own // what it was, when the element came
 		if t.s.Timestamps == EndOfWindow {
 			own, before = end, e.end-1
 		}
 		switch {
+		case e.void:
+			continue
 		case before >= e.at.output: // so that the watermark can be held there
 		case e.end > e.at.watermark:
 			own = end
