@@ -11,12 +11,19 @@ import (
 	"github.com/millstream/millstream/sdk"
 	"github.com/millstream/millstream/testing/clustertest"
 	"github.com/millstream/millstream/testing/seeds"
+	"github.com/millstream/millstream/testing/teststream"
 )
 
 func TestMain(m *testing.M) {
 	clustertest.Main(m, clustertest.Pipelines{"cases": func(p *sdk.Pipeline, names []string) error {
 		cases, err := Named(names...)
 		Build(p, cases)
+		// The job goes on for some checkpoints after the last case.
+		s := teststream.Script[int64]{}
+		for i := range int64(50) {
+			s = s.At(at(i), i)
+		}
+		sdk.Map("nothing", teststream.Read("long", p, s), func(i int64) int64 { return i })
 		return err
 	}})
 }
@@ -80,7 +87,7 @@ func TestDistributedRunner(t *testing.T) {
 				for _, crash := range []bool{false, true} {
 					opts := []clustertest.Option{
 						clustertest.Backend(backend), clustertest.Parallelism(parallelism), clustertest.Mode(mode),
-						clustertest.Interval(30 * time.Millisecond), clustertest.Cache(1 << 20),
+						clustertest.Interval(10 * time.Millisecond), clustertest.Cache(1 << 20),
 					}
 					name := fmt.Sprintf("%s, parallelism %d, %s", backend, parallelism, mode)
 					place := ""
@@ -90,7 +97,7 @@ func TestDistributedRunner(t *testing.T) {
 						if backend == "memory" {
 							place = "before-prepare"
 						}
-						place = fmt.Sprintf("%s=kill@%d", place, 3+rnd.IntN(4))
+						place = fmt.Sprintf("%s=kill@%d", place, 2+rnd.IntN(4))
 						name += ", " + place
 						opts = append(opts, clustertest.Failpoints(place))
 						if strings.Contains(place, "publish") {

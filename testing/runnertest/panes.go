@@ -89,7 +89,7 @@ func RetractedSessions(p *sdk.Pipeline) {
 	sums := windowed(p, s, window.Sessions(10*second), sdk.Trigger(t), sdk.AccumulatingAndRetracting)
 	var late sdk.PCollection[kv]
 	passert.Equals("standing", standing("show", sdk.CombinePerKey("again", sums, sum{}, sdk.LateTo(&late))), "a=7 x1", "b=8 x1", "a=0 x1")
-	passert.Empty("late", late)
+	passert.Empty("late", showPanes("show late", late))
 }
 
 // LateDropped: what comes after the window and its lateness is dropped, and can be had.
