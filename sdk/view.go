@@ -88,45 +88,68 @@ const DefaultMaxViewBytes = 128 << 20
 func MaxViewBytes(n int64) ViewOption { return viewOption(func(c *viewConfig) { c.maxBytes = n }) }
 
 // AsSingleton makes a view of a collection with one element a window, such as the result of CombineGlobally. A later
-// element takes the place of the one before; two that come at once fail the job.
+// element takes the place of the one before: of those that come at once, that of the later pane. Two at once that are not panes of
+// one key and window fail the job.
 func AsSingleton[T any](name string, in PCollection[T], opts ...ViewOption) View[T] {
-	return asView(name, "singleton", in, oneElement[T], func(vs []T, w window.Window) (v T, err error) {
+	return asView(name, "singleton", in, paneOf[T], oneKey[T], func(vs []paned[T], _ window.Window) (v T, err error) {
 		if len(vs) == 0 {
 			return v, fmt.Errorf("it has no element there: use AsSingletonOr with a value for such windows")
 		}
-		return vs[len(vs)-1], nil
+		return vs[len(vs)-1].Value, nil
 	}, opts)
 }
 
 // AsSingletonOr is AsSingleton with a value for windows without an element.
 func AsSingletonOr[T any](name string, in PCollection[T], none T, opts ...ViewOption) View[T] {
-	return asView(name, "singleton", in, oneElement[T], func(vs []T, _ window.Window) (T, error) {
+	return asView(name, "singleton", in, paneOf[T], oneKey[T], func(vs []paned[T], _ window.Window) (T, error) {
 		if len(vs) == 0 {
 			return none, nil
 		}
-		return vs[len(vs)-1], nil
+		return vs[len(vs)-1].Value, nil
 	}, opts)
 }
 
-func oneElement[T any](vs []T) error {
-	if len(vs) > 1 {
-		return fmt.Errorf("a pane of a singleton view has %d elements, %v and %v among them: combine them first, or window them "+
-			"Discarding with a trigger after every element so that the newest counts", len(vs), kernel.Brief(vs[0]), kernel.Brief(vs[1]))
+// paned is an element of a singleton view with its pane.
+type paned[T any] struct {
+	Value T
+	Pane  int64 // index; -1: no aggregation has made it
+}
+
+func paneOf[T any](v T, p kernel.Pane) paned[T] {
+	if p == kernel.NoPane {
+		return paned[T]{v, -1}
+	}
+	return paned[T]{v, p.Info().Index}
+}
+
+// oneKey refuses elements that come at once and are not the panes of one key, each with a number of its own: whether panes come
+// one by one is a matter of time.
+func oneKey[T any](vs []paned[T]) error {
+	seen := map[int64]bool{}
+	for _, v := range vs {
+		if len(vs) > 1 && (v.Pane < 0 || seen[v.Pane]) {
+			return fmt.Errorf("a pane of a singleton view has %d elements, %v and %v among them: combine them first, or window them "+
+				"Discarding with a trigger after every element so that the newest counts", len(vs), kernel.Brief(vs[0].Value), kernel.Brief(vs[1].Value))
+		}
+		seen[v.Pane] = true
 	}
 	return nil
 }
 
+// anyPane is for views to which all elements are the same.
+func anyPane[T any](v T, _ kernel.Pane) T { return v }
+
 // AsSlice makes a view of all elements of a window, in no particular order. A later pane takes the place of what is
 // there if the collection is windowed Accumulating, and is appended to it if Discarding.
 func AsSlice[T any](name string, in PCollection[T], opts ...ViewOption) View[[]T] {
-	return asView(name, "slice", in, func([]T) error { return nil }, func(vs []T, _ window.Window) ([]T, error) { return vs, nil }, opts)
+	return asView(name, "slice", in, anyPane[T], func([]T) error { return nil }, func(vs []T, _ window.Window) ([]T, error) { return vs, nil }, opts)
 }
 
 // AsMap makes a view of the pairs of a window as a map. A later pane takes the place of what is there if the collection
 // is windowed Accumulating. If Discarding, its pairs are added, and a key that is there takes the new value: a table that
 // changes slowly. A key that comes twice in one pane fails the job: see AsMultimap.
 func AsMap[K comparable, V any](name string, in PCollection[KV[K, V]], opts ...ViewOption) View[map[K]V] {
-	return asView(name, "map", in, func(kvs []KV[K, V]) error {
+	return asView(name, "map", in, anyPane[KV[K, V]], func(kvs []KV[K, V]) error {
 		seen := make(map[K]struct{}, len(kvs))
 		for _, kv := range kvs {
 			if _, ok := seen[kv.Key]; ok {
@@ -146,7 +169,7 @@ func AsMap[K comparable, V any](name string, in PCollection[KV[K, V]], opts ...V
 
 // AsMultimap makes a view of the pairs of a window as a map of all values of each key. Later panes are as for AsSlice.
 func AsMultimap[K comparable, V any](name string, in PCollection[KV[K, V]], opts ...ViewOption) View[map[K][]V] {
-	return asView(name, "multimap", in, func([]KV[K, V]) error { return nil }, func(kvs []KV[K, V], _ window.Window) (map[K][]V, error) {
+	return asView(name, "multimap", in, anyPane[KV[K, V]], func([]KV[K, V]) error { return nil }, func(kvs []KV[K, V], _ window.Window) (map[K][]V, error) {
 		m := map[K][]V{}
 		for _, kv := range kvs {
 			m[kv.Key] = append(m[kv.Key], kv.Value)
@@ -156,7 +179,8 @@ func AsMultimap[K comparable, V any](name string, in PCollection[KV[K, V]], opts
 }
 
 // asView adds the steps that bring the panes of in together and cut them into parts, which travel to every subtask.
-func asView[E, T any](name, kind string, in PCollection[E], check func([]E) error, build func([]E, window.Window) (T, error), opts []ViewOption) View[T] {
+// item is what an element is in them.
+func asView[E, I, T any](name, kind string, in PCollection[E], item func(E, kernel.Pane) I, check func([]I) error, build func([]I, window.Window) (T, error), opts []ViewOption) View[T] {
 	v := View[T]{p: in.p, def: &kernel.ViewDef{}}
 	config := viewConfig{maxBytes: DefaultMaxViewBytes}
 	for _, o := range opts {
@@ -174,18 +198,18 @@ func asView[E, T any](name, kind string, in PCollection[E], check func([]E) erro
 	if !sideWindowing(p, name, "a side view", w) {
 		return v
 	}
-	items, ok := coderFor[[]E](p, name, "its elements are kept in checkpoints")
+	items, ok := coderFor[[]I](p, name, "its elements are kept in checkpoints")
 	if !ok {
 		return v
 	}
-	var parts PCollection[kernel.ViewPart[E]]
+	var parts PCollection[kernel.ViewPart[I]]
 	p.Scope(name, func() {
-		one := step[E, KV[bool, E]]("key", "key by", in, func() kernel.Operator {
-			return kernel.NewMap(func(e E) KV[bool, E] { return KV[bool, E]{Value: e} })
+		one := step[E, KV[bool, I]]("key", "key by", in, func() kernel.Operator {
+			return kernel.NewMapPane(func(e E, p kernel.Pane) KV[bool, I] { return KV[bool, I]{Value: item(e, p)} })
 		})
 		one.setWindowing(gathered(w, kind == "singleton" && !in.info().retracts))
-		parts = step[KV[bool, Iterable[E]], kernel.ViewPart[E]]("parts", "view", GroupByKey("group", one), func() kernel.Operator {
-			return kernel.NewViewParts(func(kv KV[bool, Iterable[E]]) []E { return kv.Value.vs }, check)
+		parts = step[KV[bool, Iterable[I]], kernel.ViewPart[I]]("parts", "view", GroupByKey("group", one), func() kernel.Operator {
+			return kernel.NewViewParts(func(kv KV[bool, Iterable[I]]) []I { return kv.Value.vs }, check)
 		})
 	})
 	if parts.node == nil {
@@ -195,7 +219,7 @@ func asView[E, T any](name, kind string, in PCollection[E], check func([]E) erro
 		p: p, name: v.def.Name, kind: kind, fn: w.Fn, edge: broadcast(parts, v.def.Name, kind),
 		state: kernel.StatePart{Kind: "view", Name: v.def.Name, Type: fmt.Sprintf("%+v", w.Fn), Coder: specPointer(coder.SpecOf(items))},
 		side: func(fn func(window.Window) window.Window, lateness int64) kernel.SideView {
-			return kernel.NewView(kernel.ViewSpec[E, T]{
+			return kernel.NewView(kernel.ViewSpec[I, T]{
 				Def: v.def, Items: items, Window: fn, Lateness: lateness, Make: build, MaxBytes: config.maxBytes,
 				Replace: w.Accumulation != kernel.Discarding || kind == "singleton",
 			})

@@ -67,6 +67,33 @@ func (m *mapOp[In, Out]) Process(_ int, b Batch) error {
 	return m.out.Emit(&m.buf)
 }
 
+// mapPaneOp is mapOp for a function that looks at the pane too.
+type mapPaneOp[In, Out any] struct {
+	stateless
+	f   func(In, Pane) Out
+	out Output
+	buf Rows[Out]
+}
+
+// NewMapPane returns an operator that replaces each value by f of it and its pane.
+func NewMapPane[In, Out any](f func(In, Pane) Out) Operator { return &mapPaneOp[In, Out]{f: f} }
+
+func (m *mapPaneOp[In, Out]) Open(c *OpenContext) error {
+	m.out = c.Outputs[0]
+	return nil
+}
+
+func (m *mapPaneOp[In, Out]) Process(_ int, b Batch) error {
+	in := b.(*Rows[In]).E
+	m.buf.E = resize(m.buf.E, len(in))
+	out := m.buf.E[:len(in)]
+	for i := range in {
+		e := &in[i]
+		out[i] = Element[Out]{m.f(e.Value, e.Pane), e.Time, e.Window, e.Pane}
+	}
+	return m.out.Emit(&m.buf)
+}
+
 func resize[E any](s []E, n int) []E {
 	if cap(s) < n {
 		return make([]E, n, max(n, BatchSize))
