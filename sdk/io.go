@@ -104,7 +104,11 @@ func Write[T, C any, S connector.Sink[T, C]](name string, in PCollection[T], sin
 		return
 	}
 	if in.info().retracts {
-		in.p.errorf(name, "its input may have retractions, which the sink would write as elements: write what Changes makes of it")
+		why := "which the sink would write as elements: write what sdk.Changes makes of it"
+		if w, ok := any(sink).(withoutRetractions); ok {
+			why = w.WithoutRetractions()
+		}
+		in.p.errorf(name, "its input may have retractions, %s", why)
 		return
 	}
 	in = whole(name, 0, in)

@@ -84,7 +84,7 @@ func ParDoPerKey[K comparable, V, Out any, F KeyedDoFn[K, V, Out]](name string, 
 	in = whole(name, 0, in)
 	p := in.p
 	if fn, merges := window.Merging(in.info().windowing.Fn); merges {
-		p.errorf(name, "its input is in windows that merge, %+v, and its state would have to merge with them: aggregate before it, or window its input into Global and let timers end the session", fn)
+		p.errorf(name, "its input is in windows that merge, %s, and its state would have to merge with them: aggregate before it, or window its input into Global and let timers end the session", window.Describe(fn))
 		return out
 	}
 	if in.info().retracts {

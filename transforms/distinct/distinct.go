@@ -68,6 +68,11 @@ type found[V any] struct {
 // first is the CombineFn that keeps the value that it meets first.
 type first[V any] struct{}
 
+// WithoutRetractions is what sdk says of it.
+func (first[V]) WithoutRetractions() string {
+	return "distinct does not know what else it has seen: window what is before it Accumulating, not AccumulatingAndRetracting, or use stats.Count, which says 0 of what is gone"
+}
+
 func (first[V]) CreateAccumulator() found[V] { return found[V]{} }
 
 func (first[V]) AddInput(a found[V], v V) found[V] {
