@@ -28,10 +28,14 @@ func Describe(fn Fn) string {
 	case CalendarFn:
 		return "windows of " + f.Describe()
 	case CustomFn:
-		if f.Merged {
-			return fmt.Sprintf("custom windows %q merged by an aggregation", f.Name)
+		text := fmt.Sprintf("custom windows %q", f.Name)
+		if f.Params != "" {
+			text += fmt.Sprintf(" with %q", f.Params)
 		}
-		return fmt.Sprintf("custom windows %q", f.Name)
+		if f.Merged {
+			text += " merged by an aggregation"
+		}
+		return text
 	}
 	return fmt.Sprintf("%+v", fn)
 }
