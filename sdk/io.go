@@ -32,7 +32,9 @@ func EventTime[T any](at func(T) time.Time, s watermark.Strategy) ReadOption {
 	return readOption(func(c *readConfig) { c.at, c.strategy = at, s })
 }
 
-// MaxRate limits the step to so many records a second, over all subtasks. 0: no limit.
+// MaxRate limits the step to so many records a second, over all subtasks. 0: no limit. Each of n subtasks has an n-th of it,
+// whether or not it has something to read: a source of one split, as one file is, so reads at perSecond / n. Bursts are of a
+// tenth of a second.
 func MaxRate(perSecond float64) ReadOption {
 	return readOption(func(c *readConfig) { c.maxRate = perSecond })
 }
