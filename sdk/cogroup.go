@@ -125,7 +125,8 @@ func alike(step string, inputs ...anyCollection) bool {
 			return false
 		}
 		if w, first := in.info().windowing.String(), inputs[0].info().windowing.String(); w != first {
-			p.errorf(step, "its inputs are windowed unlike: the first %v, input %d %v; window all with the same WindowInto", first, i+1, w)
+			p.errorf(step, "its inputs are windowed unlike: the first into %s, input %d into %s; window all with the same WindowInto",
+				inputs[0].info().windowing.Describe(), i+1, in.info().windowing.Describe())
 			return false
 		}
 	}

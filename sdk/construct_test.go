@@ -152,7 +152,7 @@ func TestMistakesNameStepLineAndRemedy(t *testing.T) {
 		{"flatten of unlike windowings (Beam 22903)", func(p *sdk.Pipeline) {
 			in := timed(p, 1)
 			sdk.Flatten("both", sdk.WindowInto("a", in, fixed), sdk.WindowInto("b", in, fixed, sdk.Accumulating))
-		}, "both", []string{"its inputs are windowed unlike: the first {Size:10ms", "input 2 {Size:10ms", "window all with the same WindowInto"}},
+		}, "both", []string{"its inputs are windowed unlike: the first into window.Fixed(10ms), trigger AfterWatermark.Late(AfterCount(1)), lateness 0s, discarding", "input 2 into window.Fixed(10ms), trigger AfterWatermark.Late(AfterCount(1)), lateness 0s, accumulating", "window all with the same WindowInto"}},
 		{"flatten of two pipelines", func(p *sdk.Pipeline) {
 			sdk.Flatten("both", numbers(p, 1), numbers(sdk.NewPipeline("other"), 1))
 		}, "both", []string{"belongs to another pipeline"}},
@@ -166,7 +166,7 @@ func TestMistakesNameStepLineAndRemedy(t *testing.T) {
 		{"co-group of three, the third windowed unlike", func(p *sdk.Pipeline) {
 			in := byParity("parity", timed(p, 1))
 			sdk.CoGroupByKey3("join", in, in, sdk.WindowInto("w", in, fixed))
-		}, "join", []string{"windowed unlike", "input 3 {Size:10ms", "window all with the same WindowInto"}},
+		}, "join", []string{"windowed unlike", "input 3 into window.Fixed(10ms)", "window all with the same WindowInto"}},
 		{"no partitions", func(p *sdk.Pipeline) { sdk.Partition("cut", numbers(p, 1), 0, func(int64) int { return 0 }) }, "cut",
 			[]string{"0 partitions: there may be 1 to 1000"}},
 		{"partition without a function", func(p *sdk.Pipeline) { sdk.Partition("cut", numbers(p, 1), 2, nil) }, "cut",

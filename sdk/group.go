@@ -6,6 +6,7 @@ import (
 	"iter"
 	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/millstream/millstream/internal/kernel"
 	"github.com/millstream/millstream/internal/triggering"
@@ -28,8 +29,25 @@ type CombineFn[In, Acc, Out any] interface {
 }
 
 // Remover is an optional part of a CombineFn. RemoveInput undoes AddInput of an equal value; it may change and return the accumulator.
-// A CombineFn needs it if its input may have retractions.
+// A CombineFn needs it if its input may have retractions. One of another package is given it by embedding:
+//
+//	type total struct{ other.Sum }
+//
+//	func (total) RemoveInput(sum, v int64) int64 { return sum - v }
 type Remover[In, Acc any] interface{ RemoveInput(Acc, In) Acc }
+
+// withoutRetractions is an optional part of a CombineFn or sink inside a transform or test kit, whose user knows neither: it says what
+// takes no retractions, and what to do.
+type withoutRetractions interface{ WithoutRetractions() string }
+
+// refused says why fn, a CombineFn, takes no retractions.
+func refused(fn any) string {
+	if w, ok := fn.(withoutRetractions); ok {
+		return w.WithoutRetractions()
+	}
+	typ := fmt.Sprintf("%T", fn)
+	return fmt.Sprintf("%s cannot remove an element: give it a method RemoveInput(Acc, In) Acc (see sdk.Remover), if it is of another package by embedding it: type remover struct{ %s }", typ, strings.TrimPrefix(typ, "*"))
+}
 
 // GroupOption refines an aggregation.
 type GroupOption interface{ applyGroup(*groupConfig) }
@@ -124,7 +142,7 @@ func removeValue[V any](p *Pipeline) func(vs []V, v V) []V {
 func CombinePerKey[K comparable, V, A, Out any, F CombineFn[V, A, Out]](name string, in PCollection[KV[K, V]], fn F, opts ...GroupOption) PCollection[KV[K, Out]] {
 	a := aggregation[K, A, Out]{
 		name: name, kind: "combine", create: fn.CreateAccumulator, extract: fn.ExtractOutput, merge: fn.MergeAccumulators, combine: true, size: kernel.Footprint[A](),
-		fn: fmt.Sprintf("%T", fn), spec: []string{fmt.Sprintf("fn=%T", fn)},
+		fn: fmt.Sprintf("%T", fn), refuses: refused(fn), spec: []string{fmt.Sprintf("fn=%T", fn)},
 	}
 	return aggregate(a, groupConfigOf(in.p, opts), inputOf(&a, in, fn.AddInput, remover[V, A](fn)))
 }
@@ -150,7 +168,7 @@ func CombineGlobally[V, A, Out any, F CombineFn[V, A, Out]](name string, in PCol
 		})
 		a := aggregation[bool, A, Out]{
 			name: "combine", kind: "combine", create: fn.CreateAccumulator, extract: fn.ExtractOutput, merge: fn.MergeAccumulators, combine: true, size: kernel.Footprint[A](),
-			fn: fmt.Sprintf("%T", fn), spec: []string{fmt.Sprintf("fn=%T", fn)}, global: true,
+			fn: fmt.Sprintf("%T", fn), refuses: refused(fn), spec: []string{fmt.Sprintf("fn=%T", fn)}, global: true,
 		}
 		var late PCollection[KV[bool, V]]
 		var opts []GroupOption
@@ -177,6 +195,7 @@ type aggregation[K comparable, A, Out any] struct {
 	clone      func(A) (A, error) // see kernel.Aggregation; nil: by the coder, if it is needed
 	size       func(*A) int
 	fn         string
+	refuses    string // why fn takes no retractions, if it does not
 	spec       []string
 	global     bool
 	combine    bool // by a CombineFn: it may be lifted
@@ -229,6 +248,14 @@ func inputAt[K comparable, V, A, Out any](name string, i int, in PCollection[KV[
 	}
 }
 
+// inputText names input i of n.
+func inputText(i, n int) string {
+	if n == 1 {
+		return "its input"
+	}
+	return fmt.Sprintf("its input %d", i+1)
+}
+
 func aggregate[K comparable, A, Out any](a aggregation[K, A, Out], config groupConfig, inputs ...aggregateInput[K, A, Out]) PCollection[KV[K, Out]] {
 	p := inputs[0].p
 	out := PCollection[KV[K, Out]]{p: p}
@@ -267,11 +294,11 @@ func aggregate[K comparable, A, Out any](a aggregation[K, A, Out], config groupC
 		}
 		retracted = true
 		if !in.takes {
-			p.errorf(a.name, "its input %d may have retractions, and %s cannot remove an element: give it a method RemoveInput(Acc, In) Acc", i+1, a.fn)
+			p.errorf(a.name, "%s may have retractions, and %s", inputText(i, len(inputs)), a.refuses)
 			return out
 		}
 		if w.Accumulation == kernel.Discarding {
-			p.errorf(a.name, "its input %d may have retractions, of elements that a discarding pane has forgotten: window it with Accumulating or AccumulatingAndRetracting", i+1)
+			p.errorf(a.name, "%s may have retractions, of elements that a discarding pane has forgotten: window it with Accumulating or AccumulatingAndRetracting", inputText(i, len(inputs)))
 			return out
 		}
 	}

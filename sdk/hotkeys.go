@@ -120,7 +120,7 @@ func notHot(n int, in collection) string {
 	case in.retracts:
 		return "its input may have retractions, which would reach another shard than what they take back: use CombinePerKey"
 	case merge:
-		return fmt.Sprintf("the windows of its input, %+v, merge, and each shard would merge them by its own elements: use CombinePerKey, or windows that do not merge", w.Fn)
+		return fmt.Sprintf("the windows of its input, %s, merge, and each shard would merge them by its own elements: use CombinePerKey, or windows that do not merge", window.Describe(w.Fn))
 	case !counts || early > 0:
 		return fmt.Sprintf("the trigger %v may fire before the end of the window, and would do so for each shard apart: use trigger.AfterWatermark() without Early", w.Trigger)
 	case late > 1:

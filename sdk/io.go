@@ -32,7 +32,9 @@ func EventTime[T any](at func(T) time.Time, s watermark.Strategy) ReadOption {
 	return readOption(func(c *readConfig) { c.at, c.strategy = at, s })
 }
 
-// MaxRate limits the step to so many records a second, over all subtasks. 0: no limit.
+// MaxRate limits the step to so many records a second, over all subtasks. 0: no limit. Each of n subtasks has an n-th of it,
+// whether or not it has something to read: a source of one split, as one file is, so reads at perSecond / n. Bursts are of a
+// tenth of a second.
 func MaxRate(perSecond float64) ReadOption {
 	return readOption(func(c *readConfig) { c.maxRate = perSecond })
 }
@@ -104,7 +106,11 @@ func Write[T, C any, S connector.Sink[T, C]](name string, in PCollection[T], sin
 		return
 	}
 	if in.info().retracts {
-		in.p.errorf(name, "its input may have retractions, which the sink would write as elements: write what Changes makes of it")
+		why := "which the sink would write as elements: write what sdk.Changes makes of it"
+		if w, ok := any(sink).(withoutRetractions); ok {
+			why = w.WithoutRetractions()
+		}
+		in.p.errorf(name, "its input may have retractions, %s", why)
 		return
 	}
 	in = whole(name, 0, in)

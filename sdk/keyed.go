@@ -42,6 +42,13 @@ type KeyedDoFn[K comparable, V, Out any] interface {
 
 // EventTimer declares a timer of event time with its handler, usually a method value: it is called once
 // the watermark is at or past the time that was set. K and Out are those of the step.
+//
+// The handler's timestamp is the time that was set, unless OutputAt says another. The timer does not hold the watermark, and need
+// not: that of the step's outputs passes this time only after the handler. With an earlier OutputAt it holds it there.
+//
+// A time that the watermark has passed already fires right after the batch of the element, or handler, that sets it. So does a timer
+// relative to an element that is behind the watermark, which a step cannot see: a timer that is to clean up after it may find
+// that it is the newest there is. What the handler emits is then as late as the time that was set, or the element if that is earlier.
 func EventTimer[K comparable, Out any](d *KeyedDecl, name string, f func(*ProcessContext, K, *Emitter[Out]) error) Timer {
 	return kernel.EventTimer(d, name, f)
 }
@@ -84,7 +91,7 @@ func ParDoPerKey[K comparable, V, Out any, F KeyedDoFn[K, V, Out]](name string, 
 	in = whole(name, 0, in)
 	p := in.p
 	if fn, merges := window.Merging(in.info().windowing.Fn); merges {
-		p.errorf(name, "its input is in windows that merge, %+v, and its state would have to merge with them: aggregate before it, or window its input into Global and let timers end the session", fn)
+		p.errorf(name, "its input is in windows that merge, %s, and its state would have to merge with them: aggregate before it, or window its input into Global and let timers end the session", window.Describe(fn))
 		return out
 	}
 	if in.info().retracts {

@@ -221,11 +221,11 @@ func TestCustomWindowsAreCheckedAtConstruction(t *testing.T) {
 		}, `custom windows "mine": no Assigner given`},
 		{"merged and unlike", func(in sdk.PCollection[sdk.KV[string, string]]) {
 			sdk.Flatten("step", sdk.WindowInto("a", in, window.Custom("mine", "size=1", doubles{1})), sdk.WindowInto("b", in, window.Custom("mine", "size=2", doubles{2})))
-		}, `{Custom:"mine" Params:"size=2"}`},
+		}, `input 2 into custom windows "mine" with "size=2"`},
 		{"keyed state", func(in sdk.PCollection[sdk.KV[string, string]]) {
 			n := sdk.MapValues("n", in, func(string) int64 { return 1 })
 			sdk.ParDoPerKey("step", sdk.WindowInto("w", n, window.Custom("mine", "", merging{})), &visits{})
-		}, `windows that merge, {Custom:"mine" Params:""}`},
+		}, `windows that merge, custom windows "mine", and`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := sdk.NewPipeline("p")

@@ -354,7 +354,7 @@ func checkLifecycle[Out, D any](fn any) error {
 	for i := range v.NumMethod() {
 		m := v.Type().Method(i)
 		if w, ok := want[m.Name]; ok && v.Method(i).Type() != w {
-			return fmt.Errorf("%T.%s is a %v and would never be called: make it a %v, or rename it", fn, m.Name, v.Method(i).Type(), w)
+			return fmt.Errorf("%T.%s is a %s and would never be called: make it a %s, or rename it", fn, m.Name, kernel.TypeText(v.Method(i).Type()), kernel.TypeText(w))
 		}
 	}
 	if v.Kind() == reflect.Struct {
@@ -370,13 +370,17 @@ func checkLifecycle[Out, D any](fn any) error {
 	return nil
 }
 
-// Print writes each element with its timestamp and window to standard output, and passes it on. It is for
-// a first look: output comes again after a failure, and in no particular order.
+// Print writes each element with its timestamp and window to standard output, and passes it on. A retraction has a minus and a
+// space before it. It is for a first look: output comes again after a failure, and in no particular order.
 func Print[T any](name string, in PCollection[T]) PCollection[T] { return printTo(name, in, os.Stdout) }
 
 func printTo[T any](name string, in PCollection[T], w io.Writer) PCollection[T] {
 	return ParDoFunc(name, in, func(c *ProcessContext, v T, emit *Emitter[T]) error {
-		_, err := fmt.Fprintf(w, "%+v @%s %v\n", v, c.Timestamp().Format("2006-01-02T15:04:05.000Z07:00"), c.Window())
+		mark := ""
+		if c.Pane().Retraction {
+			mark = "- "
+		}
+		_, err := fmt.Fprintf(w, "%s%+v @%s %v\n", mark, v, c.Timestamp().Format("2006-01-02T15:04:05.000Z07:00"), c.Window())
 		emit.Emit(v)
 		return err
 	})

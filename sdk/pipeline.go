@@ -183,7 +183,7 @@ func (p *Pipeline) checkName(name string) {
 	}
 }
 
-// callerOutside is the file:line that called into sdk, a transform, a connector or a test kit.
+// callerOutside is the file:line that called into sdk, a transform, a connector, a test kit or a runner.
 func callerOutside() string {
 	var pcs [32]uintptr
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs[:])])
@@ -200,7 +200,7 @@ func callerOutside() string {
 
 func inHouse(function string) bool {
 	rest, ok := strings.CutPrefix(function, "github.com/millstream/millstream/")
-	return ok && (strings.HasPrefix(rest, "sdk.") || strings.HasPrefix(rest, "transforms/") || strings.HasPrefix(rest, "io/") || strings.HasPrefix(rest, "testing/"))
+	return ok && (strings.HasPrefix(rest, "sdk.") || strings.HasPrefix(rest, "transforms/") || strings.HasPrefix(rest, "io/") || strings.HasPrefix(rest, "testing/") || strings.HasPrefix(rest, "runners"))
 }
 
 // add adds a node with its outputs' collections and returns false if its name is wrong.

@@ -63,14 +63,15 @@ func (t TimestampCombiner) applyWindow(c *windowConfig) {
 
 func (t TimestampCombiner) String() string { return kernel.TimestampCombiner(t).String() }
 
-// EmptyOnTimePane fires a pane at the end of each window, also if nothing came since the pane before (Beam's
-// OnTimeBehavior). Windows into which nothing ever came have none.
+// EmptyOnTimePane fires a pane at the end of each window, also if nothing came since the pane before. Without it a window whose early
+// panes have all has none on time. (In Beam it is the OnTimeBehavior FIRE_ALWAYS, which is the default there, and is not here.)
+// Windows into which nothing ever came have none.
 func EmptyOnTimePane() WindowOption {
 	return windowOption(func(c *windowConfig) { c.EmptyOnTime = true })
 }
 
 // EmptyLastPane fires a pane when a window expires, also if nothing came since the pane before, so that each has one that says that it is
-// the last (Beam's ClosingBehavior).
+// the last (Beam's ClosingBehavior FIRE_ALWAYS).
 func EmptyLastPane() WindowOption { return windowOption(func(c *windowConfig) { c.EmptyLast = true }) }
 
 // WindowInto assigns each element to the windows of fn that hold its timestamp: one, or, if they slide, any

@@ -159,7 +159,7 @@ func TestKeyedStateInSessionsIsRefused(t *testing.T) {
 	p := sdk.NewPipeline("p")
 	in := sdk.WindowInto("w", stream(p, said{"k", "a", 0}), window.Sessions(time.Second))
 	sdk.ParDoPerKey("state", sdk.MapValues("n", in, func(string) int64 { return 1 }), &visits{})
-	if err := p.Err(); err == nil || !strings.Contains(err.Error(), `step "state"`) || !strings.Contains(err.Error(), "windows that merge, {Gap:1s Merged:false}") {
+	if err := p.Err(); err == nil || !strings.Contains(err.Error(), `step "state"`) || !strings.Contains(err.Error(), "windows that merge, window.Sessions(1s), and") {
 		t.Errorf("error %v", err)
 	}
 }

@@ -29,7 +29,9 @@ func (f *firstOnly) ProcessElement(_ *sdk.ProcessContext, _ string, e Click, emi
 // limiter lets three clicks of a page pass in any minute.
 type limiter struct{ passed state.OrderedList[bool] }
 
-func (l *limiter) Declare(d *sdk.KeyedDecl) { l.passed = state.NewOrderedList[bool](d, "passed") }
+func (l *limiter) Declare(d *sdk.KeyedDecl) {
+	l.passed = state.NewOrderedList[bool](d, "passed", state.TTL(2*time.Minute, state.OnWrite, state.EventTime))
+}
 
 func (l *limiter) ProcessElement(c *sdk.ProcessContext, _ string, e Click, emit *sdk.Emitter[Click]) error {
 	l.passed.ClearRange(time.Time{}, c.Timestamp().Add(-time.Minute)) // the zero time: from the beginning

@@ -2,7 +2,7 @@
 //
 // It teaches side views: the rates of a day are a map that every sale of the day can look into. A sale sees the
 // table of the day in which its own window, an hour, ends. It waits until that table is whole, and so does the
-// watermark; sales of days whose table is there go on.
+// watermark; sales of days whose table is there go on. For rates that change within a day see 08-as-of.
 //
 //	$ go run ./examples/07-exchange-rates --output=out && cat out/* | sort
 //	2026-03-01 book: 11.00 USD

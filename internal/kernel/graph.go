@@ -3,6 +3,7 @@ package kernel
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/millstream/millstream/sdk/coder"
 	"github.com/millstream/millstream/sdk/connector"
@@ -105,8 +106,19 @@ type Strategy struct {
 	EmptyLast       bool // a pane at its expiry also if nothing came since the pane before
 }
 
+// String is the identity of the strategy.
 func (s Strategy) String() string {
-	t := fmt.Sprintf("%+v %v lateness=%dms %v", s.Fn, s.Trigger, s.AllowedLateness, s.Accumulation)
+	return s.text(fmt.Sprintf("%+v %v lateness=%dms", s.Fn, s.Trigger, s.AllowedLateness))
+}
+
+// Describe is the strategy for messages.
+func (s Strategy) Describe() string {
+	lateness := time.Duration(s.AllowedLateness) * time.Millisecond
+	return s.text(fmt.Sprintf("%s, trigger %v, lateness %v,", window.Describe(s.Fn), s.Trigger, lateness))
+}
+
+func (s Strategy) text(t string) string {
+	t += " " + s.Accumulation.String()
 	if s.Timestamps != EndOfWindow {
 		t += " timestamps=" + s.Timestamps.String()
 	}

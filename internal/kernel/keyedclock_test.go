@@ -482,7 +482,7 @@ func TestMistakesWithTimers(t *testing.T) {
 		}
 		d = &KeyedDecl{}
 		EventTimerFamily(d, "f", func(*ProcessContext, int, string, *Emitter[string]) error { return nil })
-		if err := CheckKeyed[string, string](d); err == nil || !strings.Contains(err.Error(), `timer "f": its handler is a func(*kernel.ProcessContext, int, string`) {
+		if err := CheckKeyed[string, string](d); err == nil || !strings.Contains(err.Error(), `timer "f": its handler is a func(*sdk.ProcessContext, int, string`) {
 			t.Error(err)
 		}
 		defer func() {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strings"
 
 	"github.com/millstream/millstream/sdk/state"
 )
@@ -44,14 +45,20 @@ func CheckKeyed[K comparable, Out any](d *KeyedDecl) error {
 			want = reflect.TypeFor[tagHandler[K, Out]]()
 		}
 		if !ok {
-			err = errors.Join(err, fmt.Errorf("timer %q: its handler is a %T, the step needs a %v", t.name, t.handler, want))
+			err = errors.Join(err, fmt.Errorf("timer %q: its handler is a %s, the step needs a %s", t.name, TypeText(reflect.TypeOf(t.handler)), TypeText(want)))
 		}
 	}
 	if _, ok := d.expiry.(keyedHandler[K, Out]); !ok && d.expiry != nil {
-		err = errors.Join(err, fmt.Errorf("OnWindowExpiry: its function is a %T, the step needs a %v", d.expiry, reflect.TypeFor[keyedHandler[K, Out]]()))
+		err = errors.Join(err, fmt.Errorf("OnWindowExpiry: its function is a %s, the step needs a %s", TypeText(reflect.TypeOf(d.expiry)), TypeText(reflect.TypeFor[keyedHandler[K, Out]]())))
 	}
 	return err
 }
+
+// names are those that users know by sdk.
+var names = strings.NewReplacer("kernel.", "sdk.", "coder.KV[", "sdk.KV[", "coder.Iterable[", "sdk.Iterable[")
+
+// TypeText is a type for messages, with the names that programs write.
+func TypeText(t reflect.Type) string { return names.Replace(t.String()) }
 
 // StateParts describes the declared cells and timers, for Node.State.
 func (d *KeyedDecl) StateParts() (parts []StatePart) {

@@ -703,7 +703,7 @@ func TestMistakesInKeyedSteps(t *testing.T) {
 		}}, `timer "t": declared twice`},
 		"handler of other types": {KeyedFns[string, int64, string]{Declare: func(d *KeyedDecl) {
 			EventTimer(d, "t", func(*ProcessContext, int, *Emitter[string]) error { return nil })
-		}}, `timer "t": its handler is a func(*kernel.ProcessContext, int,`},
+		}}, `timer "t": its handler is a func(*sdk.ProcessContext, int,`},
 		"expiry of other types": {KeyedFns[string, int64, string]{Declare: func(d *KeyedDecl) {
 			OnWindowExpiry(d, func(*ProcessContext, string, *Emitter[int]) error { return nil })
 		}}, `OnWindowExpiry: its function is a func`},

@@ -61,7 +61,8 @@ const maxTags = 10_000
 // unique among the step's timers and is the identity of what is pending. K and Out are those of the step; f is mostly a
 // method value.
 //
-// The handler's timestamp is the time that was set, within the window at the window's end, or else what OutputAt says.
+// The handler's timestamp is the time that was set, within the window at the window's end, or else what OutputAt says. The
+// watermark of the outputs passes it only after the handler; only with an earlier OutputAt is it held.
 //
 // See docs/design/timers.md for the order of timers, and for what happens at the end of a window.
 func EventTimer[K comparable, Out any](d *KeyedDecl, name string, f func(*ProcessContext, K, *Emitter[Out]) error) Timer {

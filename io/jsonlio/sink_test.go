@@ -125,7 +125,7 @@ func TestSinkWritesCompactUnescapedLines(t *testing.T) {
 	if err := s.Commit(t.Context(), 1, parts); err != nil {
 		t.Fatal(err)
 	}
-	b, err := os.ReadFile(filepath.Join(dir, "part-1-0-"+parts[0].Nonce+".jsonl"))
+	b, err := os.ReadFile(filepath.Join(dir, "part-00000001-0000-"+parts[0].Nonce+".jsonl"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -233,11 +233,11 @@ func TestSideWindowsHoldTheLastInstantOfTheMainWindow(t *testing.T) {
 		main Window
 		want string
 	}{
-		{Sessions(ms), New(0, 1), "{Gap:1ms Merged:false}, are known key by key"},
+		{Sessions(ms), New(0, 1), "window.Sessions(1ms), are known key by key"},
 		{Merged(Sessions(ms)), New(0, 1), "key by key"},
 		{Custom("m", "", merger{}), New(0, 1), "key by key"},
 		{Merged(Custom("m", "", merger{})), New(0, 1), "key by key"},
-		{Fixed(ms), GlobalWindow, "the global window has no last instant that a window of {Size:1ms Shift:0s} would hold"},
+		{Fixed(ms), GlobalWindow, "the global window has no last instant that one of window.Fixed(1ms) would hold"},
 		{two, New(-5, -3), `custom windows "two" have none for 1969-12-31T23:59:59.996Z`},
 	} {
 		if got, err := MapSide(c.side, c.main); err == nil || !strings.Contains(err.Error(), c.want) {

@@ -7,9 +7,9 @@ func CheckSide(side, main Fn) error {
 	_, merges := Merging(side)
 	switch {
 	case merges || HasMerged(side):
-		return fmt.Errorf("windows that merge, %+v, are known key by key and not in a side view: window it into window.Global or window.Fixed first", side)
+		return fmt.Errorf("windows that merge, %s, are known key by key and not in a side view: window it into window.Global or window.Fixed first", Describe(side))
 	case side != Fn(GlobalFn{}) && main == Fn(GlobalFn{}):
-		return fmt.Errorf("the global window has no last instant that a window of %+v would hold: window the main input too, or the side view into window.Global", side)
+		return fmt.Errorf("the global window has no last instant that one of %s would hold: window the main input too, or the side view into window.Global", Describe(side))
 	}
 	return nil
 }

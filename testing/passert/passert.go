@@ -191,7 +191,7 @@ func addSteps[T any](in sdk.PCollection[T], a Assertion[T], what string, check f
 		return nil
 	})
 	all := sdk.CombineGlobally("all", sdk.WindowInto("regardless of windows", rows, window.Global()), collect[row[T]]{})
-	sdk.ParDoFunc("check", all, func(_ *sdk.ProcessContext, rows []row[T], _ *sdk.Emitter[struct{}]) error {
+	sdk.ParDoFunc("check", all, func(_ *sdk.ProcessContext, rows collected[row[T]], _ *sdk.Emitter[struct{}]) error {
 		c, err := sdk.CoderOf[T](in.Pipeline())
 		if err != nil {
 			return err
@@ -219,7 +219,17 @@ func caller() string {
 // collect is the CombineFn that keeps everything.
 type collect[T any] struct{}
 
-func (collect[T]) CreateAccumulator() []T         { return nil }
-func (collect[T]) AddInput(a []T, v T) []T        { return append(a, v) }
-func (collect[T]) MergeAccumulators(a, b []T) []T { return append(a, b...) }
-func (collect[T]) ExtractOutput(a []T) []T        { return slices.Clone(a) }
+// WithoutRetractions is what sdk says of it.
+func (collect[T]) WithoutRetractions() string {
+	return "an assertion does not tell them from elements: assert on sdk.Changes, of which those that take back have Retraction set"
+}
+
+func (collect[T]) CreateAccumulator() []T           { return nil }
+func (collect[T]) AddInput(a []T, v T) []T          { return append(a, v) }
+func (collect[T]) MergeAccumulators(a, b []T) []T   { return append(a, b...) }
+func (collect[T]) ExtractOutput(a []T) collected[T] { return slices.Clone(a) }
+
+// collected is all elements, which the message of an assertion that fails does not begin with.
+type collected[T any] []T
+
+func (c collected[T]) String() string { return fmt.Sprintf("(all %d)", len(c)) }

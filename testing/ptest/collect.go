@@ -115,6 +115,11 @@ type sink[T any] struct {
 	rows []row
 }
 
+// WithoutRetractions is what sdk says of it.
+func (s *sink[T]) WithoutRetractions() string {
+	return "and ptest does not tell them from elements: collect sdk.Changes of it, of which those that take back have Retraction set"
+}
+
 func (s *sink[T]) Open(context.Context, connector.Subtask) (connector.Writer[T, part], error) {
 	return &writer[T]{values: s.values}, nil
 }

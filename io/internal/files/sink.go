@@ -23,7 +23,7 @@ import (
 //	.millstream-<nonce>.part  ->  part-<checkpoint>-<subtask>-<nonce>.txt
 //
 // The nonce is new for each part. A name is therefore never used for other content: if the second name is
-// there, the part has been committed, whoever asks again.
+// there, the part has been committed, whoever asks again. Numbers are padded, so that names sort as parts were committed.
 const (
 	stagedPrefix = ".millstream-"
 	stagedSuffix = ".part"
@@ -43,7 +43,12 @@ func (p Part) final(suffix string) string {
 	if p.Gzip {
 		suffix += gzipSuffix
 	}
-	return fmt.Sprintf("part-%d-%d-%s%s", p.Checkpoint, p.Subtask, p.Nonce, suffix)
+	return fmt.Sprintf("part-%08d-%04d-%s%s", p.Checkpoint, p.Subtask, p.Nonce, suffix)
+}
+
+// unpadded is final as it was before numbers were padded. A part that such a program has committed has this name.
+func (p Part) unpadded(suffix string) string {
+	return strings.Replace(p.final(suffix), fmt.Sprintf("part-%08d-%04d-", p.Checkpoint, p.Subtask), fmt.Sprintf("part-%d-%d-", p.Checkpoint, p.Subtask), 1)
 }
 
 // SinkOptions are the settings of a Sink that users may choose.
@@ -228,6 +233,9 @@ func (s *Sink[T]) link(p Part) error {
 		return fmt.Errorf("%q is not the nonce of a part", p.Nonce)
 	}
 	from, to := filepath.Join(p.Dir, p.staged()), filepath.Join(p.Dir, p.final(s.suffix))
+	if _, err := os.Lstat(filepath.Join(p.Dir, p.unpadded(s.suffix))); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
 	err := os.Link(from, to)
 	switch {
 	case errors.Is(err, fs.ErrExist):

@@ -119,7 +119,7 @@ func TestSinkNamesPartsByCheckpointAndSubtask(t *testing.T) {
 	if err := s.Commit(t.Context(), 17, parts); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"part-17-3-NONCE.jsonl"}, names(t, dir)); diff != "" {
+	if diff := cmp.Diff([]string{"part-00000017-0003-NONCE.jsonl"}, names(t, dir)); diff != "" {
 		t.Errorf("committed (-want +got):\n%s", diff)
 	}
 }
@@ -132,7 +132,7 @@ func TestSinkCommitsAPartWhereItWasStaged(t *testing.T) {
 	if err := s.Commit(t.Context(), 1, parts); err != nil {
 		t.Fatal(err)
 	}
-	if d := cmp.Diff([]string{"part-1-0-NONCE.jsonl"}, names(t, before)); d != "" {
+	if d := cmp.Diff([]string{"part-00000001-0000-NONCE.jsonl"}, names(t, before)); d != "" {
 		t.Errorf("the directory of the part (-want +got):\n%s", d)
 	}
 	if d := cmp.Diff([]string{}, names(t, now)); d != "" {
@@ -184,6 +184,42 @@ func TestSinkDoesNotSweepWhatIsNewerThanItsStart(t *testing.T) {
 	}
 }
 
+func TestPartsSortAsTheyWereCommitted(t *testing.T) {
+	var last string
+	for _, p := range []Part{{Checkpoint: 2, Subtask: 9}, {Checkpoint: 2, Subtask: 10}, {Checkpoint: 10}, {Checkpoint: 99_999_999}} {
+		name := p.final(".txt")
+		if name <= last {
+			t.Errorf("%s does not sort behind %s", name, last)
+		}
+		last = name
+	}
+}
+
+// What a program committed before numbers were padded is there already, whether or not it came to drop the staged name.
+func TestSinkKnowsPartsThatWereCommittedUnpadded(t *testing.T) {
+	for _, dropped := range []bool{false, true} {
+		dir := t.TempDir()
+		s := rowSink(dir)
+		start(t, s, true)
+		parts := prepare(t, s, 0, 1, 1, 2)
+		from := filepath.Join(dir, parts[0].staged())
+		if err := os.Link(from, filepath.Join(dir, "part-1-0-"+parts[0].Nonce+".jsonl")); err != nil {
+			t.Fatal(err)
+		}
+		if dropped {
+			if err := os.Remove(from); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := s.Commit(t.Context(), 1, parts); err != nil {
+			t.Errorf("dropped %v: %v", dropped, err)
+		}
+		if d := cmp.Diff([]string{"part-1-0-NONCE.jsonl"}, names(t, dir)); d != "" {
+			t.Errorf("dropped %v: files (-want +got):\n%s", dropped, d)
+		}
+	}
+}
+
 func TestSinkFinishesACommitThatDiedBetweenItsSteps(t *testing.T) {
 	for _, died := range []string{"before link", "after link", "after unlink"} {
 		t.Run(died, func(t *testing.T) {
@@ -205,7 +241,7 @@ func TestSinkFinishesACommitThatDiedBetweenItsSteps(t *testing.T) {
 			if err := s.Commit(t.Context(), 1, parts); err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff([]string{"part-1-0-NONCE.jsonl"}, names(t, dir)); diff != "" {
+			if diff := cmp.Diff([]string{"part-00000001-0000-NONCE.jsonl"}, names(t, dir)); diff != "" {
 				t.Errorf("files (-want +got):\n%s", diff)
 			}
 			rows, err := visible(dir)
