@@ -120,3 +120,22 @@ func FuzzItems(f *testing.F) {
 		}
 	})
 }
+
+// panicking is a codec whose coder panics.
+type panicking struct{ kernel.BatchCodec }
+
+func (panicking) Decode([]byte) (kernel.Batch, error) { panic("out of order") }
+
+// A coder may be a user's. What comes from another process is decoded by the transport, which no step's guard is around.
+func TestAPanicOfACoderIsAnErrorOfTheReceiver(t *testing.T) {
+	codec := stringCodec(t)
+	b, err := (Item{kind: itemBatch, batch: stringRows("a")}).Append(nil, codec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	to := &subtask{stage: &Stage{Nodes: []*kernel.Node{{Name: "sum"}}}, index: 2, codecs: []kernel.BatchCodec{panicking{codec}}}
+	err = Inbound{to: to}.Deliver(b)
+	if err == nil || !strings.Contains(err.Error(), "decode an item for sum/2: panic: out of order") {
+		t.Errorf("error %v", err)
+	}
+}

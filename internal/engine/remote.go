@@ -1,6 +1,10 @@
 package engine
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/millstream/millstream/internal/kernel"
+)
 
 // A job may be spread over processes: each lays out the same stages and runs the subtasks that
 // Options.Local names. A channel that crosses has a Sender of the transport (Options.Remote) at one end and
@@ -19,7 +23,12 @@ type Inbound struct {
 // the items; nothing can follow it.
 func (in Inbound) Deliver(src []byte) error {
 	for len(src) > 0 {
-		it, rest, err := decodeItem(src, in.to.codecs[in.channel])
+		var it Item
+		var rest []byte
+		err := kernel.Guard(func() (err error) { // of coders, outside the subtask
+			it, rest, err = decodeItem(src, in.to.codecs[in.channel])
+			return err
+		})
 		if err != nil {
 			return fmt.Errorf("decode an item for %s: %w", in.to.name(), err)
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"slices"
 	"time"
 
@@ -114,12 +113,13 @@ func (o *asyncOp[In, Out]) call(k *asyncCall[In, Out]) {
 		o.due = min(o.due, k.due)
 	}
 	k.cancel = o.c.Go(func(ctx context.Context) {
-		defer func() {
-			if r := recover(); r != nil {
-				k.panicked, k.err = true, fmt.Errorf("panic: %v\n%s", r, debug.Stack())
-			}
-		}()
-		k.result, k.err = o.Call(ctx, k.in.Value)
+		returned := false
+		k.err = Guard(func() (err error) {
+			k.result, err = o.Call(ctx, k.in.Value)
+			returned = true
+			return err
+		})
+		k.panicked = !returned
 	}, func() { k.running, o.returned = false, true })
 }
 

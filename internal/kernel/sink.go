@@ -14,7 +14,7 @@ type SinkSpec[T, C any] struct {
 	Committable coder.Coder[C]
 }
 
-// Node returns the part of the sink that runs beside the coordinator.
+// Node returns the part of the sink that runs beside the coordinator, outside subtasks: it guards itself.
 func (s SinkSpec[T, C]) Node() *SinkNode {
 	n := &SinkNode{
 		Start: func(context.Context, bool) error { return nil },
@@ -39,6 +39,14 @@ func (s SinkSpec[T, C]) Node() *SinkNode {
 	}
 	if ch, ok := s.Sink.(connector.Checker); ok {
 		n.Check = ch.Check
+	}
+	start, check, commit := n.Start, n.Check, n.Commit
+	n.Start = func(ctx context.Context, fresh bool) error { return Guard(func() error { return start(ctx, fresh) }) }
+	n.Check = func(ctx context.Context, pending bool) error {
+		return Guard(func() error { return check(ctx, pending) })
+	}
+	n.Commit = func(ctx context.Context, checkpoint int64, committables [][]byte) error {
+		return Guard(func() error { return commit(ctx, checkpoint, committables) })
 	}
 	return n
 }

@@ -25,8 +25,16 @@ type SourceSpec[T, S any] struct {
 	MaxRate  float64            // records a second of the whole step; 0: no limit
 }
 
-// EncodeSplits lists the splits of the source, encoded.
-func (s SourceSpec[T, S]) EncodeSplits(ctx context.Context) ([][]byte, error) {
+// EncodeSplits lists the splits of the source, encoded. It runs outside subtasks, and guards itself.
+func (s SourceSpec[T, S]) EncodeSplits(ctx context.Context) (out [][]byte, err error) {
+	err = Guard(func() error {
+		out, err = s.encodeSplits(ctx)
+		return err
+	})
+	return out, err
+}
+
+func (s SourceSpec[T, S]) encodeSplits(ctx context.Context) ([][]byte, error) {
 	splits, err := s.Source.Splits(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("list splits: %w", err)
