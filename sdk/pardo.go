@@ -27,7 +27,7 @@ type ProcessContext = kernel.ProcessContext
 //
 //	Emit(v T)                                       with the timestamp, window and pane of the element
 //	EmitAt(t time.Time, v T)                        with another timestamp, not before the element's
-//	EmitIn(w window.Window, t time.Time, v T)       with another window too
+//	EmitIn(w window.Window, t time.Time, v T)       with another window too, which must not be empty
 //
 // FinishBundle has no element: it emits with EmitIn alone, at a time that is not before the earliest timestamp of the bundle, or
 // not before the watermark.

@@ -110,6 +110,9 @@ func (e *Emitter[T]) EmitAt(t time.Time, v T) {
 func (e *Emitter[T]) EmitIn(w window.Window, t time.Time, v T) {
 	et, pane := eventtime.OfElement(t), NoPane
 	switch {
+	case w.StartTime() >= w.EndTime():
+		e.fail(fmt.Errorf("emit in window %v, which has no time in it: it must end after it starts", w))
+		return
 	case e.at != nil:
 		if pane = e.at.pane; et < e.at.time {
 			e.fail(fmt.Errorf("emit at %v, before the element's timestamp %v: it could be late", et, e.at.time))

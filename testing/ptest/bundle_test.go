@@ -60,3 +60,20 @@ func TestFinishBundleSaysWhenAndWhere(t *testing.T) {
 		})
 	}
 }
+
+// What is in such a window is counted nowhere, or encoded as another.
+func TestEmitInAWindowWithoutTimeIsAnError(t *testing.T) {
+	for _, w := range []window.Window{{}, window.Between(time.UnixMilli(20), time.UnixMilli(10)), window.Between(time.UnixMilli(10), time.UnixMilli(10))} {
+		h := ptest.DoFn(t, emitsIn{w})
+		if err := h.Process(1); err == nil || !strings.Contains(err.Error(), "it must end after it starts") {
+			t.Errorf("window %v: error %v", w, err)
+		}
+	}
+}
+
+type emitsIn struct{ in window.Window }
+
+func (e emitsIn) ProcessElement(c *sdk.ProcessContext, v int, emit *sdk.Emitter[int]) error {
+	emit.EmitIn(e.in, time.UnixMilli(5), v)
+	return nil
+}
