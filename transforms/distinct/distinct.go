@@ -5,8 +5,8 @@
 //
 //	trigger.AfterWatermark().Early(trigger.AfterCount(1))
 //
-// Later panes are dropped, so that what has come out does not come again while its window takes elements. (A session that a
-// late element makes longer is another window.) An unbounded
+// Later panes are dropped, so that what has come out does not come again while its window takes elements, and is never taken back,
+// not under sdk.AccumulatingAndRetracting either. (A session that a late element makes longer is another window.) An unbounded
 // input in the global window needs such a trigger; what has been seen is then kept for ever. What comes after its window has
 // expired is dropped: see sdk.LateTo, whose elements are pairs here.
 package distinct
@@ -44,15 +44,17 @@ func PerKey[K comparable, V any](name string, in sdk.PCollection[sdk.KV[K, V]], 
 
 // one keeps one pair of each key.
 func one[K comparable, V any](in sdk.PCollection[sdk.KV[K, V]], opts []sdk.GroupOption) sdk.PCollection[sdk.KV[K, V]] {
-	firsts := sdk.CombinePerKey("one", in, first[V]{}, opts...)
-	return sdk.ParDoFunc("first pane", firsts, func(c *sdk.ProcessContext, kv sdk.KV[K, found[V]], emit *sdk.Emitter[sdk.KV[K, V]]) error {
-		if !c.Pane().First {
+	panes := sdk.CombinePerKey("one", in, first[V]{}, opts...)
+	// The retraction of a first pane is of a first pane too. With Changes, what follows also knows that none will come.
+	type change = sdk.Change[sdk.KV[K, found[V]]]
+	return sdk.ParDoFunc("first pane", sdk.Changes("changes", panes), func(c *sdk.ProcessContext, e change, emit *sdk.Emitter[sdk.KV[K, V]]) error {
+		if !c.Pane().First || e.Retraction {
 			return nil
 		}
-		if !kv.Value.Some {
+		if !e.Value.Value.Some {
 			return errors.New("the first pane of a key has no element")
 		}
-		emit.Emit(sdk.Pair(kv.Key, kv.Value.Value))
+		emit.Emit(sdk.Pair(e.Value.Key, e.Value.Value.Value))
 		return nil
 	})
 }

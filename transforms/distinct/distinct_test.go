@@ -73,6 +73,8 @@ func TestDistinctIsOncePerWindow(t *testing.T) {
 			[]string{"0 a", "0 b", "0 c", "10 a", "10 b", "late 0 a", "late 0 d"}},
 		"at once, accumulating": {window.Fixed(10 * time.Millisecond), []sdk.WindowOption{sdk.AllowedLateness(20 * time.Millisecond), sdk.Trigger(early), sdk.Accumulating},
 			[]string{"0 a", "0 b", "0 c", "10 a", "10 b", "late 0 a", "late 0 d"}},
+		"at once, retracting": {window.Fixed(10 * time.Millisecond), []sdk.WindowOption{sdk.AllowedLateness(20 * time.Millisecond), sdk.Trigger(early), sdk.AccumulatingAndRetracting},
+			[]string{"0 a", "0 b", "0 c", "10 a", "10 b", "late 0 a", "late 0 d"}},
 		// A session that a late element makes longer is another window, with an element of its own.
 		"sessions": {window.Sessions(5 * time.Millisecond), []sdk.WindowOption{sdk.AllowedLateness(20 * time.Millisecond)},
 			[]string{"1 a", "1 a", "1 b", "12 a", "13 b", "3 c", "late 4 a", "late 4 d"}},
@@ -100,6 +102,20 @@ func TestDistinctIsOncePerWindow(t *testing.T) {
 				t.Errorf("-want +got:\n%s", d)
 			}
 		})
+	}
+}
+
+// A retraction of a first pane is of a first pane too. It must not pass, for what replaces it does not.
+func TestWhatHasComeOutIsNotTakenBack(t *testing.T) {
+	at := time.UnixMilli(1)
+	script := teststream.Script[string]{}.At(at, "a").At(at, "a").At(at, "b").Watermark(time.UnixMilli(100))
+	got := ptest.Collect(t, func(p *sdk.Pipeline) sdk.PCollection[sdk.Change[string]] {
+		in := sdk.WindowInto("w", teststream.Read("in", p, script), window.Fixed(10*time.Millisecond),
+			sdk.Trigger(trigger.AfterWatermark().Early(trigger.AfterCount(1))), sdk.AccumulatingAndRetracting)
+		return sdk.Changes("changes", distinct.Values("d", in))
+	})
+	if d := cmp.Diff([]sdk.Change[string]{{Value: "a"}, {Value: "b"}}, got); d != "" {
+		t.Errorf("-want +got:\n%s", d)
 	}
 }
 
