@@ -210,6 +210,16 @@ func (c *Config) validate() error {
 			return err
 		}
 	}
+	for _, d := range []struct {
+		flag string
+		d    time.Duration
+	}{
+		{"checkpoint-interval", c.CheckpointInterval}, {"alignment-timeout", c.AlignmentTimeout}, {"watermark-interval", c.WatermarkInterval},
+	} {
+		if d.d < 0 || d.d%time.Millisecond != 0 {
+			return fmt.Errorf("--%s=%v: must not be negative, and whole milliseconds", d.flag, d.d)
+		}
+	}
 	switch {
 	case c.Parallelism < 1:
 		return fmt.Errorf("--parallelism=%d: must be at least 1", c.Parallelism)

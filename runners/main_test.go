@@ -43,6 +43,8 @@ func TestBadSettingsAreOneClearLine(t *testing.T) {
 		{"--parallelism", "--parallelism needs a value"},
 		{"--state-cache=lots", `--state-cache=lots: "lots" is no size: write it like 64KiB or 256MiB`},
 		{"--checkpoint-interval=0s", "--checkpoint-interval=0s: must be above 0"},
+		{"--checkpoint-interval=1500us", "--checkpoint-interval=1.5ms: must not be negative, and whole milliseconds"},
+		{"--watermark-interval=-1s", "--watermark-interval=-1s: must not be negative, and whole milliseconds"},
 		{"--checkpoint-interval=5", "--checkpoint-interval=5: must be a time such as 500ms, 5s or 10m"},
 		{"--new-run=yes", "--new-run=yes: must be true or false"},
 		{"--plan=svg", "--plan=svg: must be json, text or mermaid"},

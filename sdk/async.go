@@ -37,7 +37,7 @@ func Concurrency(n int) StepOption {
 // Ordered makes MapAsync emit the results of each subtask in the order of its elements. Default: as they come.
 func Ordered() StepOption { return asyncOption("Ordered", func(c *asyncConfig) { c.ordered = true }) }
 
-// Timeout cancels the context of a call of MapAsync after d, at least a millisecond; if the call then returns an error, that is
+// Timeout cancels the context of a call of MapAsync after d, in whole milliseconds; if the call then returns an error, that is
 // that it took too long. Default: none.
 func Timeout(d time.Duration) StepOption {
 	return asyncOption("Timeout", func(c *asyncConfig) { c.timeout = d })
@@ -102,10 +102,10 @@ func checkAsync(c *stepConfig) error {
 		return errors.New("LateTo is for steps that keep state by window; this one drops nothing")
 	case a.concurrency < 1 || a.concurrency > kernel.BatchSize:
 		return fmt.Errorf("Concurrency(%d): must be from 1 to %d calls of a subtask", a.concurrency, kernel.BatchSize)
-	case a.timeout != 0 && a.timeout < time.Millisecond:
-		return fmt.Errorf("Timeout(%v): must be at least 1ms; leave it out for none", a.timeout)
-	case a.retries < 0 || a.backoff < 0:
-		return fmt.Errorf("Retry(%d, %v): neither can be negative", a.retries, a.backoff)
+	case a.timeout < 0 || a.timeout%time.Millisecond != 0:
+		return fmt.Errorf("Timeout(%v): must be whole milliseconds, at least 1; leave it out for none", a.timeout)
+	case a.retries < 0 || a.backoff < 0 || a.backoff%time.Millisecond != 0:
+		return fmt.Errorf("Retry(%d, %v): neither can be negative, and the second is whole milliseconds", a.retries, a.backoff)
 	}
 	return nil
 }

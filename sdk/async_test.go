@@ -19,8 +19,9 @@ func TestMistakesInMapAsync(t *testing.T) {
 	for want, build := range map[string]func(in sdk.PCollection[int64]){
 		"Concurrency(0): must be from 1 to 1024": func(in sdk.PCollection[int64]) { sdk.MapAsync("m", in, f, sdk.Concurrency(0)) },
 		"Concurrency(2000): must be":             func(in sdk.PCollection[int64]) { sdk.MapAsync("m", in, f, sdk.Concurrency(2000)) },
-		"Timeout(1µs): must be at least 1ms":     func(in sdk.PCollection[int64]) { sdk.MapAsync("m", in, f, sdk.Timeout(time.Microsecond)) },
+		"Timeout(1µs): must be whole":            func(in sdk.PCollection[int64]) { sdk.MapAsync("m", in, f, sdk.Timeout(time.Microsecond)) },
 		"Retry(-1, 1s): neither":                 func(in sdk.PCollection[int64]) { sdk.MapAsync("m", in, f, sdk.Retry(-1, time.Second)) },
+		"Retry(1, 1µs): neither":                 func(in sdk.PCollection[int64]) { sdk.MapAsync("m", in, f, sdk.Retry(1, time.Microsecond)) },
 		"LateTo is for steps":                    func(in sdk.PCollection[int64]) { sdk.MapAsync("m", in, f, sdk.LateTo(&late)) },
 		"Ordered is for MapAsync": func(in sdk.PCollection[int64]) {
 			sdk.MapErr("m", in, func(v int64) (int64, error) { return v, nil }, sdk.Ordered())

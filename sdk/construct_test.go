@@ -149,6 +149,15 @@ func TestMistakesNameStepLineAndRemedy(t *testing.T) {
 		{"no trigger", func(p *sdk.Pipeline) { sdk.WindowInto("w", timed(p, 1), fixed, sdk.Trigger(nil)) }, "w", []string{"use trigger.AfterWatermark"}},
 		{"negative lateness", func(p *sdk.Pipeline) { sdk.WindowInto("w", timed(p, 1), fixed, sdk.AllowedLateness(-time.Second)) }, "w",
 			[]string{"allowed lateness -1s: must not be negative"}},
+		{"lateness below a millisecond", func(p *sdk.Pipeline) {
+			sdk.WindowInto("w", timed(p, 1), fixed, sdk.AllowedLateness(900*time.Microsecond))
+		}, "w", []string{"allowed lateness 900µs: must not be negative, and whole milliseconds"}},
+		{"disorder below a millisecond", func(p *sdk.Pipeline) {
+			sdk.Read("in", p, memio.Source([]int64{1}), sdk.EventTime(time.UnixMilli, watermark.Bounded(1500*time.Microsecond)))
+		}, "in", []string{"watermark.Bounded(1.5ms): must", "whole milliseconds"}},
+		{"silence below a millisecond", func(p *sdk.Pipeline) {
+			sdk.Read("in", p, memio.Source([]int64{1}), sdk.EventTime(time.UnixMilli, watermark.WithIdleness(watermark.Monotonic(), time.Microsecond)))
+		}, "in", []string{"watermark.WithIdleness(1µs): must", "whole milliseconds"}},
 		{"flatten of unlike windowings (Beam 22903)", func(p *sdk.Pipeline) {
 			in := timed(p, 1)
 			sdk.Flatten("both", sdk.WindowInto("a", in, fixed), sdk.WindowInto("b", in, fixed, sdk.Accumulating))

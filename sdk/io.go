@@ -73,8 +73,8 @@ func Read[T, S any, Src connector.Source[T, S]](name string, p *Pipeline, src Sr
 			p.errorf(name, "EventTime wants a func(%v) time.Time, not a %T", reflect.TypeFor[T](), config.at)
 			return out
 		}
-		if config.strategy == nil {
-			p.errorf(name, "EventTime has no watermark strategy: use watermark.Bounded or watermark.Monotonic")
+		if err := watermark.Validate(config.strategy); err != nil {
+			p.errorf(name, "%w", err)
 			return out
 		}
 	}

@@ -14,7 +14,7 @@ type KeyedDecl = kernel.KeyedDecl
 
 // Timer is one named timer of a key and window, made by EventTimer or ProcessingTimer. At most one time is pending.
 //
-//	Set(at time.Time, opts ...TimerOption)      fires once it is at or past at, instead of at any time set before
+//	Set(at time.Time, opts ...TimerOption)      fires once it is at or past at, to the next millisecond, instead of at any time set before
 //	SetIn(d time.Duration, opts ...TimerOption) fires at a distance from now, or from the element's timestamp
 //	Clear()                                     does not fire
 type Timer = kernel.Timer

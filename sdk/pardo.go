@@ -27,7 +27,10 @@ type ProcessContext = kernel.ProcessContext
 //
 //	Emit(v T)                                       with the timestamp, window and pane of the element
 //	EmitAt(t time.Time, v T)                        with another timestamp, not before the element's
-//	EmitIn(w window.Window, t time.Time, v T)       with another window too
+//	EmitIn(w window.Window, t time.Time, v T)       with another window too, which must not be empty
+//
+// FinishBundle has no element: it emits with EmitIn alone, at a time that is not before the earliest timestamp of the bundle, or
+// not before the watermark.
 type Emitter[T any] = kernel.Emitter[T]
 
 // Subtask is one of the parallel instances of a step.
@@ -74,7 +77,7 @@ type Failed[T any] = kernel.Failed[T]
 //
 //	Declare(*sdk.Decl)                                            outputs and metrics; also called when the pipeline is built
 //	Setup(context.Context, sdk.Subtask) error                     once, before the first element
-//	FinishBundle(context.Context, *sdk.Emitter[Out]) error        after elements, before any watermark or checkpoint: emit what was kept back
+//	FinishBundle(context.Context, *sdk.Emitter[Out]) error        after elements, before any watermark or checkpoint: emit, by EmitIn, what was kept back
 //	Teardown() error                                              once, at the end, also after an error
 type DoFn[In, Out any] interface {
 	ProcessElement(c *ProcessContext, in In, emit *Emitter[Out]) error
@@ -212,8 +215,13 @@ func parDo[In, Out any](name string, in PCollection[In], fn string, fns func() k
 		in.p.errorf(name, "LateTo is for steps that keep state by window; this one drops nothing")
 		return PCollection[Out]{p: in.p}
 	}
+	code := fns()
+	if code.FinishBundle != nil && in.info().retracts {
+		in.p.errorf(name, "its input may have retractions, and what FinishBundle emits takes nothing back: emit in ProcessElement, or take its input from Changes")
+		return PCollection[Out]{p: in.p}
+	}
 	var decl Decl
-	if d := fns().Declare; d != nil {
+	if d := code.Declare; d != nil {
 		d(&decl)
 	}
 	n := &kernel.Node{

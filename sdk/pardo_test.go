@@ -18,11 +18,18 @@ import (
 	"github.com/millstream/millstream/testing/ptest"
 )
 
+// timedNumber is a number that is kept back, with its time and window.
+type timedNumber struct {
+	v  int64
+	at time.Time
+	in window.Window
+}
+
 // sorter has everything that a DoFn may have. It keeps odd numbers back until its bundle ends.
 type sorter struct {
 	Limit int64
 
-	kept    []int64
+	kept    []timedNumber
 	subtask sdk.Subtask
 	large   *sdk.Emitter[string]
 	seen    *sdk.Counter
@@ -42,14 +49,14 @@ func (s *sorter) Setup(_ context.Context, sub sdk.Subtask) error {
 	return nil
 }
 
-func (s *sorter) ProcessElement(_ *sdk.ProcessContext, v int64, emit *sdk.Emitter[int64]) error {
+func (s *sorter) ProcessElement(c *sdk.ProcessContext, v int64, emit *sdk.Emitter[int64]) error {
 	s.seen.Inc(1)
 	s.sizes.Observe(v)
 	switch {
 	case v > s.Limit:
 		s.large.Emit(fmt.Sprint(v))
 	case v%2 == 1:
-		s.kept = append(s.kept, v)
+		s.kept = append(s.kept, timedNumber{v, c.Timestamp(), c.Window()})
 	default:
 		emit.Emit(v)
 	}
@@ -57,8 +64,8 @@ func (s *sorter) ProcessElement(_ *sdk.ProcessContext, v int64, emit *sdk.Emitte
 }
 
 func (s *sorter) FinishBundle(_ context.Context, emit *sdk.Emitter[int64]) error {
-	for _, v := range s.kept {
-		emit.Emit(v)
+	for _, k := range s.kept {
+		emit.EmitIn(k.in, k.at, k.v)
 	}
 	s.kept = nil
 	return nil
@@ -102,20 +109,20 @@ func TestOutputThatNobodyReads(t *testing.T) {
 }
 
 // alwaysEmits emits whenever its bundle ends.
-type alwaysEmits struct{ n int64 }
+type alwaysEmits struct{ sum timedNumber }
 
-func (a *alwaysEmits) ProcessElement(_ *sdk.ProcessContext, v int64, _ *sdk.Emitter[int64]) error {
-	a.n += v
+func (a *alwaysEmits) ProcessElement(c *sdk.ProcessContext, v int64, _ *sdk.Emitter[int64]) error {
+	a.sum = timedNumber{a.sum.v + v, c.Timestamp(), c.Window()}
 	return nil
 }
 
 func (a *alwaysEmits) FinishBundle(_ context.Context, emit *sdk.Emitter[int64]) error {
-	emit.Emit(a.n)
-	a.n = 0
+	emit.EmitIn(a.sum.in, a.sum.at, a.sum.v)
+	a.sum.v = 0
 	return nil
 }
 
-// A bundle has elements: without one, what FinishBundle emits would have no timestamp and no window.
+// A bundle has elements: FinishBundle is not called without one.
 func TestFinishBundleIsForElements(t *testing.T) {
 	got := ptest.CollectPanes(t, func(p *sdk.Pipeline) sdk.PCollection[int64] {
 		in := sdk.Read("in", p, memio.Source([]int64{3, 5, 12}), sdk.EventTime(time.UnixMilli, watermark.Bounded(0)))

@@ -12,7 +12,10 @@ import (
 // WindowOption refines WindowInto.
 type WindowOption interface{ applyWindow(*windowConfig) }
 
-type windowConfig struct{ kernel.Strategy }
+type windowConfig struct {
+	kernel.Strategy
+	lateness time.Duration
+}
 
 type windowOption func(*windowConfig)
 
@@ -24,9 +27,9 @@ func Trigger(t trigger.Trigger) WindowOption {
 }
 
 // AllowedLateness keeps windows open for late elements until the watermark is d past their end. Default 0:
-// what comes after the end is late; see LateTo.
+// what comes after the end is late; see LateTo. Like all durations that a pipeline is built with, d is whole milliseconds.
 func AllowedLateness(d time.Duration) WindowOption {
-	return windowOption(func(c *windowConfig) { c.AllowedLateness = d.Milliseconds() })
+	return windowOption(func(c *windowConfig) { c.lateness = d })
 }
 
 // Accumulation says what a pane contains if a window fires more than once.
@@ -81,12 +84,13 @@ func WindowInto[T any](name string, in PCollection[T], fn window.Fn, opts ...Win
 	if !in.usable(name) {
 		return in
 	}
-	p, config := in.p, windowConfig{defaultWindowing}
+	p, config := in.p, windowConfig{Strategy: defaultWindowing}
 	config.Fn = fn
 	for _, o := range opts {
 		o.applyWindow(&config)
 	}
 	w := config.Strategy
+	w.AllowedLateness = config.lateness.Milliseconds()
 	err := window.Validate(fn)
 	if err == nil {
 		if err = trigger.Validate(w.Trigger); err == nil {
@@ -96,8 +100,8 @@ func WindowInto[T any](name string, in PCollection[T], fn window.Fn, opts ...Win
 			}
 		}
 	}
-	if err == nil && w.AllowedLateness < 0 {
-		err = fmt.Errorf("allowed lateness %v: must not be negative", time.Duration(w.AllowedLateness)*time.Millisecond)
+	if d := config.lateness; err == nil && (d < 0 || d%time.Millisecond != 0) {
+		err = fmt.Errorf("allowed lateness %v: must not be negative, and whole milliseconds", d)
 	}
 	if err != nil {
 		p.errorf(name, "%w", err)

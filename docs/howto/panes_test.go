@@ -40,7 +40,7 @@ func sold(p *sdk.Pipeline) sdk.PCollection[sdk.KV[string, int64]] {
 // lines are the panes in the order of their numbers, retractions before what replaces them.
 func lines(panes []ptest.Element[sdk.Change[sdk.KV[string, int64]]]) (out []string) {
 	slices.SortStableFunc(panes, func(a, b ptest.Element[sdk.Change[sdk.KV[string, int64]]]) int {
-		return cmp.Compare(2*a.Pane.Index+place(a.Value.Retraction), 2*b.Pane.Index+place(b.Value.Retraction))
+		return cmp.Compare(2*a.Pane.Index+rank(a.Value.Retraction), 2*b.Pane.Index+rank(b.Value.Retraction))
 	})
 	for _, p := range panes {
 		mark := ""
@@ -52,7 +52,7 @@ func lines(panes []ptest.Element[sdk.Change[sdk.KV[string, int64]]]) (out []stri
 	return out
 }
 
-func place(retraction bool) int64 {
+func rank(retraction bool) int64 {
 	if retraction {
 		return 1 // of the pane before: it comes after that, and before the next
 	}

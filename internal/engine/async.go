@@ -30,8 +30,8 @@ func (s *subtask) goCall(run func(context.Context), done func()) (cancel func())
 	}
 	s.calls[c] = struct{}{}
 	s.job.sched.Go(s.name()+" call", p, func() {
+		defer s.inbox.post(mail{returned: c}) // whatever becomes of run
 		run(ctx)
-		s.inbox.post(mail{returned: c})
 	})
 	return c.cancel
 }

@@ -225,7 +225,12 @@ func (c *chain) advance(budget int) (bool, error) {
 				return false, err
 			}
 		}
-		o.out = o.passes()
+		if o.passes() > o.out { // what fired for it may have begun a bundle
+			if err := c.flushOp(c.pos); err != nil {
+				return false, err
+			}
+			o.out = o.passes()
+		}
 	}
 	c.advancing = false
 	return true, nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -18,7 +19,7 @@ import (
 	"github.com/millstream/millstream/testing/sim"
 )
 
-// TestFailingStepEndsTheJob plants one fault into one step of a random job: an error or a panic in one of its
+// TestFailingStepEndsTheJob plants one fault into one step of a random job: an error, a panic or the end of the goroutine in one of its
 // methods, or an error of its state backend, while others are at work, wait for input or for room. The job
 // must end, with an error that names the step once; every operator that was opened is closed once, no other
 // is, and so are the backends.
@@ -36,8 +37,8 @@ func TestFailingStepEndsTheJob(t *testing.T) {
 	t.Logf("seeds %d to %d: %v", start, start+uint64(runs)-1, fired)
 	if runs >= 300 {
 		for _, m := range methods {
-			for _, how := range []string{"error", "panic"} {
-				if what := how + " in " + m; fired[what] == 0 && !(how == "panic" && strings.HasPrefix(m, "backend")) {
+			for _, how := range hows {
+				if what := how + " in " + m; fired[what] == 0 && !(how != "error" && strings.HasPrefix(m, "backend")) {
 					t.Errorf("there was no %s: a run that exercises nothing proves nothing", what)
 				}
 			}
@@ -48,14 +49,16 @@ func TestFailingStepEndsTheJob(t *testing.T) {
 var methods = []string{"Open", "Process", "Poll", "Watermark", "Flush", "Snapshot", "Close",
 	"backend Open", "backend Get", "backend Write", "backend Scan", "backend Snapshot", "backend Close"}
 
+var hows = []string{"error", "panic", "exit"}
+
 var errPlanted = errors.New("planted")
 
 // plant is one fault.
 type plant struct {
 	node   string
 	method string
-	panics bool
-	nth    int // call of the method, over all subtasks
+	how    string // error, panic or exit
+	nth    int    // call of the method, over all subtasks
 	calls  int
 	fired  bool
 
@@ -72,8 +75,11 @@ func (p *plant) hit(node, method string) error {
 		return nil
 	}
 	p.fired = true
-	if p.panics {
+	switch p.how {
+	case "panic":
 		panic(errPlanted)
+	case "exit":
+		runtime.Goexit()
 	}
 	return errPlanted
 }
@@ -228,9 +234,9 @@ func runFaultyJob(seed uint64) (what string, err error) {
 	r := rand.New(rand.NewPCG(seed, 5))
 	g := enginetest.Random(r, false)
 	n := uint64(len(methods))
-	p := &plant{method: methods[seed%n], panics: seed/n%2 == 0, nth: 1 + r.IntN(6)}
+	p := &plant{method: methods[seed%n], how: hows[seed/n%uint64(len(hows))], nth: 1 + r.IntN(6)}
 	if strings.HasPrefix(p.method, "backend") {
-		p.panics = false
+		p.how = "error"
 	}
 	if strings.HasSuffix(p.method, "Open") || strings.HasSuffix(p.method, "Close") {
 		p.nth = 1 // there may be only one subtask
@@ -256,7 +262,7 @@ func runFaultyJob(seed uint64) (what string, err error) {
 		return "no such step", nil
 	}
 	p.node = candidates[r.IntN(len(candidates))]
-	what = map[bool]string{false: "error", true: "panic"}[p.panics] + " in " + p.method
+	what = p.how + " in " + p.method
 	for _, n := range g.Nodes {
 		make := n.New
 		n.New = func() kernel.Operator { return p.wrap(n.Name, make()) }
@@ -338,7 +344,7 @@ func runFaultyJob(seed uint64) (what string, err error) {
 	switch {
 	case err == nil:
 		return what, errors.New("the job ended without an error")
-	case !errors.Is(err, errPlanted) && !p.panics, p.panics && !strings.Contains(text, "panic: planted"):
+	case p.how == "error" && !errors.Is(err, errPlanted), p.how == "panic" && !strings.Contains(text, "panic: planted"), p.how == "exit" && !errors.Is(err, kernel.ErrExited):
 		return what, fmt.Errorf("the job ended with another error: %w", err)
 	case strings.Count(text, "step \"") != 1 || !strings.Contains(text, fmt.Sprintf("step %q", p.node)):
 		return what, fmt.Errorf("the error does not name step %q, once: %w", p.node, err)

@@ -25,10 +25,11 @@ func (in Inbound) Deliver(src []byte) error {
 	for len(src) > 0 {
 		var it Item
 		var rest []byte
-		err := kernel.Guard(func() (err error) { // of coders, outside the subtask
+		var err error
+		kernel.Watch(func() (err error) { // coders, outside the subtask
 			it, rest, err = decodeItem(src, in.to.codecs[in.channel])
 			return err
-		})
+		}, func(cause error) { err = cause })
 		if err != nil {
 			return fmt.Errorf("decode an item for %s: %w", in.to.name(), err)
 		}

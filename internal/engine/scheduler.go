@@ -10,7 +10,7 @@ import (
 // a simulated one (testing/sim) runs one goroutine at a time, in an order drawn from a seed, under a
 // clock that moves when nothing else can.
 type Scheduler interface {
-	// Go starts a goroutine that waits only in p. It returns at once.
+	// Go starts a goroutine that waits only in p. It returns at once. run may end its goroutine instead of returning.
 	Go(name string, p Parker, run func())
 	// NewParker makes the waiting place of one goroutine.
 	NewParker(name string) Parker

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"sync/atomic"
 
 	"github.com/millstream/millstream/internal/eventtime"
@@ -66,47 +65,62 @@ type opBackend struct {
 	op int
 }
 
-// run is the goroutine.
+// run is the goroutine. User code may end it at any place: what must happen all the same is deferred.
 func (s *subtask) run() {
-	err := s.guard(s.open)
-	if err == nil {
+	var err error
+	defer func() { s.job.subtaskDone(s, err) }()
+	defer func() {
+		if cerr := s.guard(s.close); err == nil {
+			err = cerr
+		}
+	}()
+	if err = s.guard(s.open); err == nil {
 		err = s.guard(s.loop)
 	}
-	if cerr := s.guard(s.close); err == nil {
-		err = cerr
-	}
-	s.job.subtaskDone(s, err)
 }
 
 // close ends everything that was opened, whatever fails on the way.
-func (s *subtask) close() error {
+func (s *subtask) close() (err error) {
 	s.endCalls()
-	err := s.guard(s.chain.verify)
-	for i := range s.chain.opened {
-		s.chain.running = i
-		err = errors.Join(err, s.guard(func() error { return s.chain.closeOp(i) }))
-	}
-	for _, b := range s.backends {
-		if cerr := b.Close(); cerr != nil {
-			err = errors.Join(err, s.chain.stepError(b.op, fmt.Errorf("close state backend: %w", cerr)))
+	defer func() {
+		for _, b := range s.backends {
+			if cerr := b.Close(); cerr != nil {
+				err = errors.Join(err, s.chain.stepError(b.op, fmt.Errorf("close state backend: %w", cerr)))
+			}
 		}
+	}()
+	for i := s.chain.opened - 1; i >= 0; i-- { // deferred, so that they are closed from the first to the last
+		defer func() {
+			s.chain.running = i
+			err = errors.Join(err, s.guard(func() error { return s.chain.closeOp(i) }))
+		}()
 	}
+	return s.guard(s.chain.verify)
+}
+
+// guard turns a panic of user code into an error of the step that ran. Code that ends the goroutine fails the job with one.
+func (s *subtask) guard(f func() error) (err error) {
+	returned := false
+	defer func() {
+		switch r := recover().(type) {
+		case nil:
+			if !returned {
+				s.job.fail(&SubtaskError{s.stage.Name(), s.index, s.blame(kernel.ErrExited)})
+			}
+		case kernel.Unwound:
+			err = s.blame(r.Err)
+		default:
+			err = s.blame(kernel.Panicked(r))
+		}
+	}()
+	err = f()
+	returned = true
 	return err
 }
 
-// guard turns a panic of user code into an error of the step that ran.
-func (s *subtask) guard(f func() error) (err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			step := cmp.Or(s.chain.lifting, s.chain.ops[s.chain.running].node.Name)
-			if u, ok := r.(kernel.Unwound); ok {
-				err = &StepError{step, u.Err}
-				return
-			}
-			err = &StepError{step, fmt.Errorf("panic: %v\n%s", r, debug.Stack())}
-		}
-	}()
-	return f()
+// blame makes err one of the step whose code runs.
+func (s *subtask) blame(err error) error {
+	return &StepError{cmp.Or(s.chain.lifting, s.chain.ops[s.chain.running].node.Name), err}
 }
 
 func (s *subtask) loop() error {

@@ -62,6 +62,15 @@ func FromTime(t time.Time) Time {
 	return Clamp(Time(s*1000 + int64(t.Nanosecond())/1e6))
 }
 
+// NotBefore converts as FromTime does, but rounds up: what happens at the result does not happen before t.
+func NotBefore(t time.Time) Time {
+	at := FromTime(t)
+	if t.Nanosecond()%1e6 != 0 {
+		at = Clamp(at + 1)
+	}
+	return at
+}
+
 // OfElement converts the time of an element. It is before Max, so that a window can hold it.
 func OfElement(t time.Time) Time { return min(FromTime(t), Max-1) }
 

@@ -54,6 +54,20 @@ func TestFromTimeFloorsAndClamps(t *testing.T) {
 	}
 }
 
+func TestNotBeforeRoundsUp(t *testing.T) {
+	for _, c := range []struct {
+		in   time.Time
+		want Time
+	}{
+		{time.Unix(0, 2_000_000), 2}, {time.Unix(0, 2_000_001), 3}, {time.Unix(0, -1), 0}, {time.Unix(0, -1_000_001), -1},
+		{time.Date(20000000, 1, 1, 0, 0, 0, 1, time.UTC), Max}, {time.Date(-20000000, 1, 1, 0, 0, 0, 0, time.UTC), Min},
+	} {
+		if got := NotBefore(c.in); got != c.want {
+			t.Errorf("NotBefore(%v) = %d, want %d", c.in, got, c.want)
+		}
+	}
+}
+
 func TestFromTimeIsExactUpToTheEndsOfTime(t *testing.T) {
 	for _, ms := range []Time{Min, Min + 1, Min + 999, Min + 1801, Max - 1801, Max - 1, Max} {
 		if got := FromTime(ms.Time()); got != ms {

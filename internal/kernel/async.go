@@ -60,9 +60,9 @@ type asyncCall[In, Out any] struct {
 	due      eventtime.Time // when a running call times out, or another is to be made
 	cancel   func()
 
-	result   Out
-	err      error
-	panicked bool
+	result Out
+	err    error
+	broken bool // it panicked, or ended its goroutine
 }
 
 // NewAsync returns an operator that replaces each element by the result of a call beside the subtask, with the
@@ -114,12 +114,11 @@ func (o *asyncOp[In, Out]) call(k *asyncCall[In, Out]) {
 	}
 	k.cancel = o.c.Go(func(ctx context.Context) {
 		returned := false
-		k.err = Guard(func() (err error) {
+		Watch(func() (err error) {
 			k.result, err = o.Call(ctx, k.in.Value)
 			returned = true
 			return err
-		})
-		k.panicked = !returned
+		}, func(err error) { k.err, k.broken = err, !returned })
 	}, func() { k.running, o.returned = false, true })
 }
 
@@ -170,7 +169,7 @@ func (o *asyncOp[In, Out]) look(k *asyncCall[In, Out], now eventtime.Time) error
 // returns says what follows from the end of a call.
 func (o *asyncOp[In, Out]) returns(k *asyncCall[In, Out], now eventtime.Time) error {
 	switch {
-	case k.panicked:
+	case k.broken:
 		return &UserError{Brief(k.in.Value), k.err}
 	case k.err == nil:
 		k.answered = true

@@ -64,8 +64,8 @@ type keyedParDo[K comparable, V, Out any] struct {
 	keyedClock[K]
 
 	call   call[K] // in progress
-	bundle bool    // something was processed since FinishBundle
-	misuse error   // of a timer
+	bundle bundle
+	misuse error // of a timer
 }
 
 // call is one call of user code and the key that it is for.
@@ -248,7 +248,7 @@ func (o *keyedParDo[K, V, Out]) processRows(rows []Element[coder.KV[K, V]]) erro
 			}
 		}
 		o.start(callProcess, r.Value.Key, win, s, e)
-		o.c.at = elementHeader{r.Time, win, r.Pane}
+		o.stamp(elementHeader{r.Time, win, r.Pane})
 		o.ttl.at(o.cells, o.fired, r.Time)
 		uerr := process(&o.c, r.Value.Key, r.Value.Value, &o.out)
 		written, err := o.finish()
@@ -311,7 +311,7 @@ func (o *keyedParDo[K, V, Out]) emitLate() (err error) {
 
 // start makes cells and timers stand for a key and window, during a call.
 func (o *keyedParDo[K, V, Out]) start(kind callKind, k K, win window.Window, s *segment[K, keyState], e *entry[K, keyState]) {
-	o.call, o.bundle = call[K]{kind: kind, key: k, win: win, s: s, e: e}, true
+	o.call = call[K]{kind: kind, key: k, win: win, s: s, e: e}
 	if e == nil {
 		o.cells.Begin(nil)
 		return
@@ -319,6 +319,14 @@ func (o *keyedParDo[K, V, Out]) start(kind callKind, k K, win window.Window, s *
 	o.cells.Begin(e.acc.cells)
 	if o.state.evicts {
 		e.flags |= flagUsed
+	}
+}
+
+// stamp sets what the call emits with.
+func (o *keyedParDo[K, V, Out]) stamp(at elementHeader) {
+	o.c.at = at
+	if o.Fns.FinishBundle != nil {
+		o.bundle.add(at.time, o.passed)
 	}
 }
 
@@ -471,14 +479,16 @@ func (o *keyedParDo[K, V, Out]) end(err error) error {
 	return err
 }
 
-// Flush implements Flusher: it finishes the bundle. What FinishBundle emits has the header of the last
-// element or timer.
+// Flush implements Flusher: it finishes the bundle.
 func (o *keyedParDo[K, V, Out]) Flush() error {
-	if o.Fns.FinishBundle == nil || !o.bundle {
+	if !o.bundle.open {
 		return nil
 	}
-	o.bundle = false
 	o.begin()
+	for _, e := range o.emits {
+		e.finish(&o.bundle)
+	}
+	o.bundle.open = false
 	err := o.Fns.FinishBundle(o.c.ctx, &o.out)
 	if err != nil {
 		err = &UserError{Err: fmt.Errorf("finish bundle: %w", err)}

@@ -93,7 +93,7 @@ func (o *keyedParDo[K, V, Out]) fireTimer(kind callKind, t *timer, at eventtime.
 	if stamp == noTime {
 		stamp = timestampOf(at, k)
 	}
-	o.c.at = elementHeader{stamp, k.win, NoPane}
+	o.stamp(elementHeader{stamp, k.win, NoPane})
 	o.ttl.at(o.cells, o.eventNow(), stamp)
 	var uerr error
 	if t.family {
@@ -325,7 +325,7 @@ func (o *keyedParDo[K, V, Out]) expireKey(s *segment[K, keyState], e *entry[K, k
 			return err
 		}
 	}
-	o.c.at = elementHeader{timestampOf(o.lastTime(), k), k.win, NoPane}
+	o.stamp(elementHeader{timestampOf(o.lastTime(), k), k.win, NoPane})
 	uerr := o.expiring(&o.c, k.key, &o.out)
 	_, err := o.finish()
 	if err == nil && uerr != nil {

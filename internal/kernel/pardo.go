@@ -64,7 +64,8 @@ func (c *ProcessContext) Logger() *slog.Logger { return c.logger }
 type Emitter[T any] struct {
 	rows Rows[T]
 	out  Output
-	at   *elementHeader // of the element being processed; nil between calls
+	at   *elementHeader // of the element being processed; nil between calls, and in FinishBundle
+	end  *bundle        // in FinishBundle, what it finishes; else nil
 	err  error
 
 	pointers bool // T holds some
@@ -104,30 +105,60 @@ func (e *Emitter[T]) EmitAt(t time.Time, v T) {
 	e.EmitIn(e.at.window, t, v)
 }
 
-// EmitIn emits v with another window and timestamp; see EmitAt.
+// EmitIn emits v with another window and timestamp; see EmitAt. It is what FinishBundle emits with: at a time that is not before
+// the watermark of the output, or before all elements of the bundle.
 func (e *Emitter[T]) EmitIn(w window.Window, t time.Time, v T) {
-	at := e.at
-	if at == nil {
+	et, pane := eventtime.OfElement(t), NoPane
+	switch {
+	case w.StartTime() >= w.EndTime():
+		e.fail(fmt.Errorf("emit in window %v, which has no time in it: it must end after it starts", w))
+		return
+	case e.at != nil:
+		if pane = e.at.pane; et < e.at.time {
+			e.fail(fmt.Errorf("emit at %v, before the element's timestamp %v: it could be late", et, e.at.time))
+			return
+		}
+	case e.end == nil:
 		e.outside()
 		return
-	}
-	et := eventtime.OfElement(t)
-	if et < at.time {
-		if e.err == nil {
-			e.err = fmt.Errorf("emit at %v, before the element's timestamp %v: it could be late", et, at.time)
-		}
+	case et < min(e.end.watermark, e.end.first):
+		e.fail(fmt.Errorf("FinishBundle emits at %v, before the watermark %v and before %v, the earliest timestamp of the bundle: it would be late", et, e.end.watermark, e.end.first))
 		return
 	}
-	e.rows.E = append(e.rows.E, Element[T]{v, et, w, at.pane})
+	e.rows.E = append(e.rows.E, Element[T]{v, et, w, pane})
 	if full(e.rows.E) {
 		e.flush()
 	}
 }
 
-func (e *Emitter[T]) outside() {
+func (e *Emitter[T]) fail(err error) {
 	if e.err == nil {
-		e.err = errors.New("an Emitter was used outside the call that it was passed to")
+		e.err = err
 	}
+}
+
+// outside is for what needs an element when there is none.
+func (e *Emitter[T]) outside() {
+	if e.end != nil {
+		e.fail(errors.New("FinishBundle has no element whose time and window it could emit with: use EmitIn"))
+		return
+	}
+	e.fail(errors.New("an Emitter was used outside the call that it was passed to"))
+}
+
+// bundle is what has been processed since FinishBundle.
+type bundle struct {
+	open      bool           // something has
+	watermark eventtime.Time // of the outputs when it began: they have been told no later one
+	first     eventtime.Time // the least timestamp in it
+}
+
+// add counts what has timestamp t. w is the watermark of the outputs.
+func (b *bundle) add(t, w eventtime.Time) {
+	if !b.open {
+		*b = bundle{true, w, t}
+	}
+	b.first = min(b.first, t)
 }
 
 func (e *Emitter[T]) flush() error {
@@ -147,11 +178,13 @@ func (e *Emitter[T]) flush() error {
 type emitter interface {
 	open(out Output)
 	begin(at *elementHeader)
+	finish(b *bundle)
 	flush() error
 }
 
 func (e *Emitter[T]) open(out Output)         { e.out = out }
-func (e *Emitter[T]) begin(at *elementHeader) { e.at = at }
+func (e *Emitter[T]) begin(at *elementHeader) { e.at, e.end = at, nil }
+func (e *Emitter[T]) finish(b *bundle)        { e.at, e.end = nil, b }
 
 // Decl is what a step may declare: extra outputs and metrics. Declare is called once when the pipeline is
 // built, to learn what there is, and once in each subtask.
@@ -237,7 +270,8 @@ type parDoOp[In, Out any] struct {
 	failed *Emitter[Failed[In]] // if errors go to an output
 	toPort bool
 	set    bool
-	bundle bool // elements came since FinishBundle
+	bundle bundle
+	w      eventtime.Time
 }
 
 // NewParDo returns an operator that calls user code for each element. Port 0 has its output, then come
@@ -248,7 +282,7 @@ func NewParDo[In, Out any](fns ParDoFns[In, Out], errorsTo bool) Operator {
 
 func (o *parDoOp[In, Out]) Open(c *OpenContext) error {
 	o.c = ProcessContext{ctx: c.Context, logger: c.Logger, views: c.views}
-	o.decl.metrics, o.decl.now = c.Metrics, c.Now
+	o.decl.metrics, o.decl.now, o.w = c.Metrics, c.Now, eventtime.Min
 	if o.fns.Declare != nil {
 		o.fns.Declare(&o.decl)
 	}
@@ -277,7 +311,11 @@ func (o *parDoOp[In, Out]) Process(_ int, b Batch) error {
 		e.begin(&o.c.at)
 	}
 	rows := b.(*Rows[In]).E
-	o.bundle = true
+	if o.fns.FinishBundle != nil {
+		for i := range rows {
+			o.bundle.add(rows[i].Time, o.w)
+		}
+	}
 	process := o.fns.Process
 	for i := range rows {
 		r := &rows[i]
@@ -304,23 +342,25 @@ func (o *parDoOp[In, Out]) end() error {
 	return err
 }
 
-// Flush implements Flusher: it finishes the bundle. What FinishBundle emits has the header of the last
-// element.
+// Flush implements Flusher: it finishes the bundle.
 func (o *parDoOp[In, Out]) Flush() error {
-	if o.fns.FinishBundle == nil || !o.bundle {
+	if !o.bundle.open {
 		return nil
 	}
-	o.bundle = false
 	for _, e := range o.emits {
-		e.begin(&o.c.at)
+		e.finish(&o.bundle)
 	}
+	o.bundle.open = false
 	if err := o.fns.FinishBundle(o.c.ctx, &o.out); err != nil {
 		return &UserError{Err: fmt.Errorf("finish bundle: %w", err)}
 	}
 	return o.end()
 }
 
-func (o *parDoOp[In, Out]) Watermark(eventtime.Time, int) (bool, error) { return true, nil }
+func (o *parDoOp[In, Out]) Watermark(w eventtime.Time, _ int) (bool, error) {
+	o.w = w
+	return true, nil
+}
 
 func (o *parDoOp[In, Out]) Close() error {
 	if o.set && o.fns.Teardown != nil {

@@ -222,7 +222,7 @@ func (o *sourceOp[T, S]) Poll(now eventtime.Time) (Polled, error) {
 	}
 	p := o.polled(b.Status, len(b.Records))
 	if o.timed != nil && o.idle == 0 && b.Status == connector.Idle { // with idleness, silence is to be counted
-		p.Due = max(1, eventtime.FromTime(o.timed.Due()))
+		p.Due = max(1, eventtime.NotBefore(o.timed.Due()))
 	}
 	return p, nil
 }

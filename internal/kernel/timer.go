@@ -123,7 +123,7 @@ func OutputAt(t time.Time) TimerOption {
 	return TimerOption{eventtime.FromTime(t), true}
 }
 
-// Set makes the timer fire at a time (to the millisecond), instead of any time set before. A time of event time that is
+// Set makes the timer fire at a time, which is rounded up to the millisecond, instead of any time set before. A time of event time that is
 // before both the watermark and the element's timestamp becomes the earlier of these, and one of processing time that has
 // passed fires at once. A handler sets a timer of its own kind of time at the earliest the millisecond after its own, and one
 // of processing time after the present. A time after the window's expiry becomes the expiry. What a handler arms at the
@@ -182,7 +182,7 @@ func set(h timerHost, t *timer, tag string, at time.Time, opts []TimerOption) {
 		h.failTimer(fmt.Errorf("timer %q was set to the zero time", t.name))
 		return
 	}
-	setAt(h, t, tag, eventtime.FromTime(at), opts)
+	setAt(h, t, tag, eventtime.NotBefore(at), opts)
 }
 
 func setIn(h timerHost, t *timer, tag string, d time.Duration, opts []TimerOption) {

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -26,10 +27,10 @@ import (
 	"github.com/millstream/millstream/statebackend/memory"
 )
 
-// Options are the settings of a run; the zero value is a good default.
+// Options are the settings of a run; the zero value is a good default. Nothing is negative; times are whole milliseconds.
 type Options struct {
 	Parallelism int // subtasks of each step; default GOMAXPROCS
-	KeyGroups   int // default 256
+	KeyGroups   int // at least Parallelism, at most statebackend.MaxKeyGroups; default 256
 	// Backend holds the state that does not fit CacheBytes. Default: memory.
 	Backend statebackend.Driver
 	// Dir is where Backend may keep files; needed if it does.
@@ -121,9 +122,39 @@ func (r *Result) Step(name string) Step {
 	return Step{Name: name}
 }
 
+// check refuses what would fail later, or do something else.
+func (o *Options) check() error {
+	for _, n := range []struct {
+		option   string
+		is, most int64
+	}{
+		{"Parallelism", int64(o.Parallelism), statebackend.MaxKeyGroups}, {"KeyGroups", int64(o.KeyGroups), statebackend.MaxKeyGroups},
+		{"CacheBytes", o.CacheBytes, math.MaxInt64}, {"ReadBatch", int64(o.ReadBatch), math.MaxInt64}, {"RestoreEvery", int64(o.RestoreEvery), math.MaxInt64},
+	} {
+		switch {
+		case n.is < 0:
+			return fmt.Errorf("direct.Options: %s is %d: must not be negative", n.option, n.is)
+		case n.is > n.most:
+			return fmt.Errorf("direct.Options: %s is %d: must be at most %d", n.option, n.is, n.most)
+		}
+	}
+	for _, t := range []struct {
+		option string
+		is     time.Duration
+	}{{"CheckpointInterval", o.CheckpointInterval}, {"WatermarkInterval", o.WatermarkInterval}} {
+		if t.is < 0 || t.is%time.Millisecond != 0 {
+			return fmt.Errorf("direct.Options: %s is %v: must not be negative, and whole milliseconds", t.option, t.is)
+		}
+	}
+	return nil
+}
+
 // Run builds the pipeline and runs it to its end, or until ctx is cancelled: then it takes a last
 // checkpoint, commits the output up to it, and returns nil.
 func Run(ctx context.Context, name string, build func(*sdk.Pipeline) error, o Options) (*Result, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
 	g, err := plan(name, build, !o.NoChecks)
 	if err != nil {
 		return nil, err

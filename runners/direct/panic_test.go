@@ -2,9 +2,11 @@ package direct_test
 
 import (
 	"context"
+	"runtime"
 	"strings"
 	"testing"
 
+	"github.com/millstream/millstream/internal/kernel"
 	"github.com/millstream/millstream/io/memio"
 	"github.com/millstream/millstream/runners/direct"
 	"github.com/millstream/millstream/sdk"
@@ -12,10 +14,17 @@ import (
 )
 
 // panics is a source and a sink of numbers, one of whose methods panics.
-type panics struct{ in string }
+type panics struct {
+	in    string
+	exits bool // it ends its goroutine instead
+}
 
 func (p panics) call(method string) {
-	if p.in == method {
+	switch {
+	case p.in != method:
+	case p.exits:
+		runtime.Goexit()
+	default:
 		panic("in " + method)
 	}
 }
@@ -57,7 +66,7 @@ func (p panickingWriter) Prepare(context.Context, int64) ([]int64, error) {
 	return []int64{1}, nil
 }
 
-// A panic in a connector is an error of its step, wherever it is called: not the end of the program that the job runs in.
+// A panic in a connector, or the end of its goroutine, is an error of its step, wherever it is called: not the end of the program that the job runs in.
 func TestPanicOfAConnectorIsAnErrorOfItsStep(t *testing.T) {
 	for step, methods := range map[string][]string{
 		"in":  {"Splits", "SplitID", "Source.Open", "Assign", "Read", "Close"},
@@ -65,12 +74,15 @@ func TestPanicOfAConnectorIsAnErrorOfItsStep(t *testing.T) {
 	} {
 		for _, method := range methods {
 			t.Run(method, func(t *testing.T) {
-				_, err := direct.Run(t.Context(), "panics", func(p *sdk.Pipeline) error {
-					sdk.Write("out", sdk.Read("in", p, panics{method}), panickingSink{panics{method}})
-					return nil
-				}, direct.Options{Parallelism: 1})
-				if err == nil || !strings.Contains(err.Error(), `step "`+step+`": `) || !strings.Contains(err.Error(), "panic: in "+method+"\n") {
-					t.Errorf("error %v, want one of step %q with the panic", err, step)
+				for exits, want := range map[bool]string{false: "panic: in " + method + "\n", true: kernel.ErrExited.Error()} {
+					_, err := direct.Run(t.Context(), "panics", func(p *sdk.Pipeline) error {
+						f := panics{method, exits}
+						sdk.Write("out", sdk.Read("in", p, f), panickingSink{f})
+						return nil
+					}, direct.Options{Parallelism: 1})
+					if err == nil || !strings.Contains(err.Error(), `step "`+step+`": `) || !strings.Contains(err.Error(), want) {
+						t.Errorf("error %v, want one of step %q with %q", err, step, want)
+					}
 				}
 			})
 		}

@@ -41,7 +41,7 @@ type Config struct {
 	Role        string // local, coordinator or worker
 	Workers     int    // processes; the first start waits for so many
 	Parallelism int    // subtasks of each step
-	KeyGroups   int    // default statebackend.DefaultKeyGroups
+	KeyGroups   int    // up to statebackend.MaxKeyGroups; default statebackend.DefaultKeyGroups
 	Coordinator string // host:port, of a worker
 	Listen      string // host:port; default a free port on loopback
 
@@ -194,6 +194,8 @@ func (c *Config) validateJob(p Program) error {
 		return fmt.Errorf("--state-backend=%s needs --checkpoint-dir", c.StateBackend)
 	case c.CheckpointDir == "" && c.Restore != "none":
 		return fmt.Errorf("--restore=%s needs --checkpoint-dir", c.Restore)
+	case c.KeyGroups < 1 || c.KeyGroups > statebackend.MaxKeyGroups:
+		return fmt.Errorf("KeyGroups is %d: must be from 1 to %d", c.KeyGroups, statebackend.MaxKeyGroups)
 	case c.Parallelism > c.KeyGroups:
 		return fmt.Errorf("--parallelism=%d: there are %d key groups", c.Parallelism, c.KeyGroups)
 	case p.Backends[c.driver()] == nil:

@@ -75,6 +75,7 @@ func TestSettingsThatDoNotFitAreRefused(t *testing.T) {
 		"build with -tags rocksdb":                    {StateBackend: "rocksdb", CheckpointDir: "file:///x"},
 		"only for file://":                            {StateBackend: "filesystem", CheckpointDir: "gs://x"},
 		"--restore=latest needs":                      {StateBackend: "memory", Restore: "latest"},
+		"KeyGroups is 32769: must be from":            {StateBackend: "memory", KeyGroups: 32769, Parallelism: 9},
 		"--parallelism=9: there are 8 key":            {StateBackend: "memory", KeyGroups: 8, Parallelism: 9},
 		"--http=8080: write it as host:port":          {StateBackend: "memory", HTTP: "8080"},
 		"--http=127.0.0.1:99999: write it":            {StateBackend: "memory", HTTP: "127.0.0.1:99999"},

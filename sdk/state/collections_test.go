@@ -352,7 +352,8 @@ func TestDeclarationsOfOptions(t *testing.T) {
 		want    string // of the error; "" for none
 	}{
 		"ttl":           {func(d *decl) { state.NewBag[int](d, "a", state.TTL(time.Millisecond, state.OnWrite, state.EventTime)) }, ""},
-		"short ttl":     {func(d *decl) { state.NewValue[int](d, "a", state.TTL(time.Microsecond, 0, 0)) }, `cell "a": a TTL of 1µs, want at least 1ms`},
+		"short ttl":     {func(d *decl) { state.NewValue[int](d, "a", state.TTL(time.Microsecond, 0, 0)) }, `cell "a": a TTL of 1µs, want whole milliseconds, at least 1`},
+		"uneven ttl":    {func(d *decl) { state.NewValue[int](d, "a", state.TTL(1500*time.Microsecond, 0, 0)) }, `cell "a": a TTL of 1.5ms, want whole milliseconds, at least 1`},
 		"clock":         {func(d *decl) { state.NewValue[int](d, "a", state.TTL(time.Second, 0, 5)) }, `cell "a": a TTL with Refresh 0 and Clock 5`},
 		"no room":       {func(d *decl) { state.NewBag[int](d, "a", state.MaxBytes(0)) }, `cell "a": MaxBytes is 0, want 1 to 268435456`},
 		"too much room": {func(d *decl) { state.NewBag[int](d, "a", state.MaxBytes(1<<30)) }, `cell "a": MaxBytes is 1073741824`},

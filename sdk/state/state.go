@@ -109,7 +109,7 @@ type ttl struct {
 	clock   Clock
 }
 
-// TTL makes what a cell holds live for d, to the millisecond, at least 1 ms: from the last write, or read, of the value or accumulator,
+// TTL makes what a cell holds live for d, in whole milliseconds, at least 1: from the last write, or read, of the value or accumulator,
 // or of each element of a Bag, Map or OrderedList on its own. What was written d ago or longer is not there for any read. Its
 // room is freed soon after, within a sixteenth of d while the step has work; a key with nothing left takes none.
 //
@@ -142,8 +142,8 @@ func (b *base) declare(d Declarer, name, kind string, spec coder.Spec, codec int
 	if t := o.ttl; t != nil {
 		b.ttl, b.clock, b.onRead = t.d.Milliseconds(), cell.Clock(t.clock), t.refresh == OnReadAndWrite
 		switch {
-		case t.d < time.Millisecond:
-			err = fmt.Errorf("a TTL of %v, want at least 1ms", t.d)
+		case t.d < time.Millisecond || t.d%time.Millisecond != 0:
+			err = fmt.Errorf("a TTL of %v, want whole milliseconds, at least 1", t.d)
 		case t.clock > ProcessingTime || t.refresh > OnReadAndWrite:
 			err = fmt.Errorf("a TTL with Refresh %d and Clock %d, which do not exist", t.refresh, t.clock)
 		default:

@@ -2,6 +2,8 @@
 package watermark
 
 import (
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/millstream/millstream/internal/eventtime"
@@ -69,4 +71,29 @@ func Unwrap(s Strategy) Strategy {
 		}
 		s = i.Strategy
 	}
+}
+
+// Validate says what is wrong with s.
+func Validate(s Strategy) error {
+	if s == nil || Unwrap(s) == nil {
+		return errors.New("EventTime has no watermark strategy: use watermark.Bounded or watermark.Monotonic")
+	}
+	for option, d := range map[string]time.Duration{"Bounded": disorderOf(s), "WithIdleness": silenceOf(s)} {
+		if d < 0 || d%time.Millisecond != 0 {
+			return fmt.Errorf("watermark.%s(%v): must not be negative, and whole milliseconds", option, d)
+		}
+	}
+	return nil
+}
+
+func disorderOf(s Strategy) time.Duration {
+	b, _ := Unwrap(s).(BoundedStrategy)
+	return b.Disorder
+}
+
+func silenceOf(s Strategy) time.Duration {
+	if i, ok := s.(Idler); ok {
+		return i.IdleAfter()
+	}
+	return 0
 }

@@ -271,7 +271,7 @@ var mutants = []mutant{
 	{"an ended session is changed without a touch", firingGo,
 		"if err == nil && e.epoch != o.state.epoch {", "if false {", windows},
 	{"what waits does not hold the watermark after the end of the window", panesGo,
-		"hold = min(hold, o.heldAt(s))", "", twins},
+		"hold = min(hold, o.heldAt(s), o.heldToRetract(s))", "hold = min(hold, o.heldToRetract(s))", twins},
 	{"a clock is not set back after a firing", firingGo,
 		"s.more.clock = o.nextClock(s)", "s.more.clock = noTime", twins},
 	{"only one of the panes of merged sessions is taken back", firingGo,

@@ -104,7 +104,8 @@ func (h *Harness[In, Out]) Process(vs ...In) error {
 	return nil
 }
 
-// FinishBundle calls the DoFn's FinishBundle, if it has one, as before a watermark or checkpoint.
+// FinishBundle calls the DoFn's FinishBundle, if it has one, as before a watermark or checkpoint. Without an
+// element since the last time it does nothing.
 func (h *host[Out]) FinishBundle() error {
 	if f, ok := h.op.(kernel.Flusher); ok && h.open {
 		return userError(f.Flush())

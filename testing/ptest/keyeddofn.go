@@ -121,7 +121,7 @@ func (h *KeyedHarness[K, V, Out]) Process(key K, vs ...V) error {
 }
 
 // Watermark moves the watermark to t, after FinishBundle, and fires the timers that are due and the windows whose
-// life ends. It returns the first error of a handler. A t behind the present watermark is an error.
+// life ends; then comes FinishBundle for those. It returns the first error of a handler. A t behind the present watermark is an error.
 func (h *KeyedHarness[K, V, Out]) Watermark(t time.Time) error {
 	return h.advance(eventtime.FromTime(t))
 }
@@ -145,6 +145,9 @@ func (h *KeyedHarness[K, V, Out]) advance(w eventtime.Time) error {
 		if done, err = h.op.Watermark(w, kernel.BatchSize); err != nil {
 			return userError(err)
 		}
+	}
+	if err := h.FinishBundle(); err != nil {
+		return err
 	}
 	return h.tick()
 }

@@ -233,3 +233,41 @@ func ExampleKeyedDoFn() {
 	// 2 clicks so far
 	// [ann: 2 clicks until 10:50]
 }
+
+// betweenMilliseconds sets its timer between two milliseconds.
+type betweenMilliseconds struct{ event, clock sdk.Timer }
+
+func (b *betweenMilliseconds) Declare(d *sdk.KeyedDecl) {
+	fired := func(by string) func(*sdk.ProcessContext, string, *sdk.Emitter[string]) error {
+		return func(c *sdk.ProcessContext, _ string, emit *sdk.Emitter[string]) error {
+			emit.Emit(fmt.Sprint(by, c.Timestamp().UnixMilli()))
+			return nil
+		}
+	}
+	b.event, b.clock = sdk.EventTimer(d, "event", fired("event ")), sdk.ProcessingTimer(d, "clock", fired("clock "))
+}
+
+func (b *betweenMilliseconds) ProcessElement(c *sdk.ProcessContext, _ string, at time.Time, _ *sdk.Emitter[string]) error {
+	b.event.Set(at)
+	b.clock.Set(at)
+	return nil
+}
+
+func TestATimerDoesNotFireBeforeItsTime(t *testing.T) {
+	h := ptest.KeyedDoFn(t, &betweenMilliseconds{})
+	at := time.UnixMilli(5).Add(900 * time.Microsecond)
+	if err := h.ProcessElement("a", ptest.Element[time.Time]{Value: at, Time: time.UnixMilli(1)}); err != nil {
+		t.Fatal(err)
+	}
+	for ms, want := range []string{5: "", 6: "[event 6 clock 1]"} {
+		if err := h.Watermark(time.UnixMilli(int64(ms))); err != nil {
+			t.Fatal(err)
+		}
+		if err := h.ProcessingTime(time.UnixMilli(int64(ms))); err != nil {
+			t.Fatal(err)
+		}
+		if got := h.Output(); len(got) > 0 && fmt.Sprint(got) != want || len(got) == 0 && want != "" {
+			t.Errorf("at %d ms %v fired, want %q", ms, got, want)
+		}
+	}
+}

@@ -176,7 +176,7 @@ type classify struct {
 	large   *sdk.Emitter[string]
 	seen    *sdk.Counter
 	sizes   *sdk.Distribution
-	kept    []int64
+	kept    []ptest.Element[int64]
 	stopped *int
 }
 
@@ -202,14 +202,14 @@ func (c *classify) ProcessElement(pc *sdk.ProcessContext, v int64, emit *sdk.Emi
 	case v > c.Limit:
 		c.large.Emit(fmt.Sprint(v, " in ", pc.Window()))
 	default:
-		c.kept = append(c.kept, v)
+		c.kept = append(c.kept, ptest.Element[int64]{Value: v, Time: pc.Timestamp(), Window: pc.Window()})
 	}
 	return nil
 }
 
 func (c *classify) FinishBundle(_ context.Context, emit *sdk.Emitter[int64]) error {
-	for _, v := range c.kept {
-		emit.Emit(v)
+	for _, k := range c.kept {
+		emit.EmitIn(k.Window, k.Time, k.Value)
 	}
 	c.kept = nil
 	return nil

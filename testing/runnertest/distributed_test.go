@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 		}
 		// The job goes on for some checkpoints after the last case.
 		s := teststream.Script[int64]{}
-		for i := range int64(50) {
+		for i := range int64(150) {
 			s = s.At(at(i), i)
 		}
 		sdk.Map("nothing", teststream.Read("long", p, s), func(i int64) int64 { return i })
@@ -102,7 +102,7 @@ func TestDistributedRunner(t *testing.T) {
 						if backend == "memory" {
 							place = "before-prepare"
 						}
-						place = fmt.Sprintf("%s=kill@%d", place, 2+rnd.IntN(4))
+						place = fmt.Sprintf("%s=kill@%d", place, 2+rnd.IntN(2))
 						name += ", " + place
 						opts = append(opts, clustertest.Failpoints(place))
 						if strings.Contains(place, "publish") {

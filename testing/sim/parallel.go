@@ -58,11 +58,13 @@ func (s *Parallel) Go(_ string, p engine.Parker, run func()) {
 	s.running++
 	s.mu.Unlock()
 	go func() {
+		defer func() {
+			s.mu.Lock()
+			s.live = slices.DeleteFunc(s.live, func(p *parallelProc) bool { return p == q })
+			s.stopped()
+			s.mu.Unlock()
+		}()
 		run()
-		s.mu.Lock()
-		s.live = slices.DeleteFunc(s.live, func(p *parallelProc) bool { return p == q })
-		s.stopped()
-		s.mu.Unlock()
 	}()
 }
 

@@ -60,9 +60,11 @@ func (s *Scheduler) Go(name string, p engine.Parker, run func()) {
 	s.procs = append(s.procs, q)
 	go func() {
 		<-q.resume
+		defer func() {
+			q.live = false
+			s.back <- struct{}{}
+		}()
 		run()
-		q.live = false
-		s.back <- struct{}{}
 	}()
 }
 

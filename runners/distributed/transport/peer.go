@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/millstream/millstream/internal/engine"
+	"github.com/millstream/millstream/internal/kernel"
 )
 
 // peer is another worker of the run and the connection to it, with two goroutines: one reads, and reports
@@ -102,7 +103,7 @@ func (p *peer) run(c net.Conn, r *frameReader, room int) {
 			_ = c.SetReadDeadline(time.Now().Add(time.Second)) // fails only if c is closed: the reader sees that too
 		}
 	})
-	err := p.read(r, room)
+	err := kernel.Guard(func() error { return p.read(r, room) }) // coders run in it
 	c.Close()
 	p.mu.Lock()
 	if err != nil && p.failed != nil && errors.Is(err, os.ErrDeadlineExceeded) {
