@@ -4,6 +4,7 @@ package checkpoint_test
 
 import (
 	"flag"
+	"runtime"
 	"slices"
 	"testing"
 	"time"
@@ -18,7 +19,7 @@ import (
 var (
 	scaleSessions = flag.Int64("scale.sessions", 20_000, "open sessions of TestOpenSessionsAreBoundedInMemory")
 	scaleTimers   = flag.Int64("scale.timers", 50_000, "pending timers of TestPendingTimersAreBoundedInMemory")
-	scaleWindows  = flag.Int64("scale.windows", 50_000, "keys and windows of TestBarrierPassesWhileWindowsFire")
+	scaleWindows  = flag.Int64("scale.windows", 200_000, "keys and windows of TestBarrierPassesWhileWindowsFire")
 	scaleCache    = flag.Int64("scale.cache", 1<<20, "bytes of state cache of these tests")
 	scaleRocksDB  = flag.Int64("scale.rocksdb", 8<<20, "bytes of memory that RocksDB has in them")
 )
@@ -43,8 +44,8 @@ func TestOpenSessionsAreBoundedInMemory(t *testing.T) {
 		at[spread(i, n)] = int32(again(i))
 	}
 	b := &bigState{
-		entries: n, parallelism: 1, cache: *scaleCache, rocksdb: *scaleRocksDB, every: everyOf(2 * n),
-		visits: visits{2 * n, func(r int64) visit {
+		entries: n, ends: n, parallelism: 1, cache: *scaleCache, rocksdb: *scaleRocksDB, every: everyOf(2 * n),
+		visits: visits{records: 2 * n, at: func(r int64) visit {
 			if r < n {
 				return visit{r, first(r)}
 			}
@@ -73,8 +74,8 @@ func TestPendingTimersAreBoundedInMemory(t *testing.T) {
 		at[spread(i, again)] = int32(n + i)
 	}
 	b := &bigState{
-		entries: n, parallelism: 1, cache: *scaleCache, rocksdb: *scaleRocksDB, every: everyOf(total),
-		visits: visits{total, func(r int64) visit {
+		entries: n, ends: n, parallelism: 1, cache: *scaleCache, rocksdb: *scaleRocksDB, every: everyOf(total),
+		visits: visits{records: total, at: func(r int64) visit {
 			if r < n {
 				return visit{r, when(r)}
 			}
@@ -119,9 +120,9 @@ func (b *bigState) runTwiceBroken(t *testing.T) {
 func (b *bigState) report(t *testing.T, p passed) {
 	t.Helper()
 	t.Logf("a checkpoint in the midst of the firing was taken %v after its trigger and stored %v after it, %.1f MiB, base renewed: %v; by then %d of %d had fired",
-		p.taken.Round(time.Millisecond), p.stored.Round(time.Millisecond), mib(p.bytes), p.renewed, p.fired, b.entries)
-	if p.fired >= b.entries {
-		t.Errorf("all %d had fired before the checkpoint was complete", b.entries)
+		p.taken.Round(time.Millisecond), p.stored.Round(time.Millisecond), mib(p.bytes), p.renewed, p.fired, b.ends)
+	if p.fired >= b.ends {
+		t.Errorf("all %d had fired before the checkpoint was complete", b.ends)
 	}
 }
 
@@ -168,40 +169,62 @@ func (q *quietFor) onQuiet(c *sdk.ProcessContext, entry int64, out *sdk.Emitter[
 // TestBarrierPassesWhileWindowsFire fires windows of many keys at one watermark, and triggers a checkpoint when a tenth
 // has come out. Its barrier goes from the source to the subtasks that fire, by their input.
 func TestBarrierPassesWhileWindowsFire(t *testing.T) {
-	const windows = 10 // a key
-	keys := *scaleWindows / windows
-	n := keys * windows
-	const end = 100 * hour // of the one record that ends all windows but its own
-	b := &bigState{
-		entries: n + 1, parallelism: 2, cache: *scaleCache, rocksdb: *scaleRocksDB, every: everyOf(n), open: true,
-		visits: visits{n + 1, func(r int64) visit {
-			if r == n {
-				return visit{n, end}
-			}
-			return visit{r, r / keys * hour}
-		}},
-		strategy: sdk.EventTime(visit.at, watermark.Bounded(windows*time.Hour)),
-		build: func(_ *sdk.Pipeline, v sdk.PCollection[visit]) sdk.PCollection[answer] {
-			ones := sdk.Map("one", v, func(v visit) sdk.KV[int64, int64] { return sdk.Pair(v.Entry%keys, int64(1)) })
-			w := sdk.WindowInto("hourly", ones, window.Fixed(time.Hour))
-			return sdk.Map("entry", sdk.ParDoFunc("answer", sdk.CombinePerKey("count", w, countOnes{}), answerOf), func(a answer) answer {
-				a.Entry += min(a.Start/hour, windows) * keys
-				return a
-			})
-		},
-		want: func(e int64) answer {
-			if e == n {
-				return answer{n, 1, end, end + hour}
-			}
-			return answer{e, 1, e / keys * hour, (e/keys + 1) * hour}
-		},
-	}
+	fireAtOnce(*scaleWindows, everyOf(*scaleWindows), 0).passesBarrier(t)
+}
+
+// Nothing is in a checkpoint before, and as many windows as fire stay open: a snapshot is encoded faster than
+// windows fire. One subtask does it all, so that how many have fired by then is no chance.
+func TestSnapshotIsEncodedWhileWindowsFire(t *testing.T) {
+	b := fireAtOnce(40_000, 1<<30, 40_000)
+	b.cache, b.parallelism = 64<<20, 1
+	b.passesBarrier(t)
+}
+
+// passesBarrier runs the job with a checkpoint in the midst of its firing, which must be complete by half of it. One goroutine runs
+// at a time, so that this depends on their turns and not on what else the machine does.
+func (b *bigState) passesBarrier(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	b.prepare(t)
 	b.load(t)
 	p := b.checkpointWhileFiring(t)
 	b.report(t, p)
-	if p.fired > n/2 {
-		t.Errorf("%d of %d windows had fired before the checkpoint was complete, which was triggered after a tenth", p.fired, n)
+	if p.fired > b.ends/2 {
+		t.Errorf("%d of %d windows had fired before the checkpoint was complete, which was triggered after a tenth", p.fired, b.ends)
 	}
 	b.finish(t)
+}
+
+// fireAtOnce is a job whose last record ends about so many windows of keys. Others, no more than these, stay open until the end
+// of the input.
+func fireAtOnce(ends, every, stay int64) *bigState {
+	const windows = 10 // a key, which end
+	const disorder = 2 * windows * hour
+	const last = disorder + windows*hour // when the last record is: the watermark is at the end of the windows
+	keys := ends / windows
+	ends = keys * windows
+	n := ends + stay/keys*keys
+	start := func(e int64) int64 {
+		if e == n {
+			return last
+		}
+		return e / keys * hour
+	}
+	return &bigState{
+		entries: n + 1, ends: ends, parallelism: 2, cache: *scaleCache, rocksdb: *scaleRocksDB, every: every, open: true,
+		visits:   visits{records: n + 1, at: func(r int64) visit { return visit{r, start(r)} }},
+		strategy: sdk.EventTime(visit.at, watermark.Bounded(time.Duration(disorder)*time.Millisecond)),
+		build: func(_ *sdk.Pipeline, v sdk.PCollection[visit]) sdk.PCollection[answer] {
+			ones := sdk.Map("one", v, func(v visit) sdk.KV[int64, int64] { return sdk.Pair(v.Entry%keys, int64(1)) })
+			w := sdk.WindowInto("hourly", ones, window.Fixed(time.Hour))
+			return sdk.Map("entry", sdk.ParDoFunc("answer", sdk.CombinePerKey("count", w, countOnes{}), answerOf), func(a answer) answer {
+				if a.Start == last {
+					a.Entry = n
+				} else {
+					a.Entry += a.Start / hour * keys
+				}
+				return a
+			})
+		},
+		want: func(e int64) answer { return answer{e, 1, start(e), start(e) + hour} },
+	}
 }
