@@ -68,8 +68,8 @@ twin: ## random strategies and streams beside the reference twin, from SEED: CAS
 mutants: ## plant faults one at a time, each must be found: all, or N=6 drawn at random; minutes
 	go test ./testing/mutants -v -timeout 0 -mutants=$(or $(N),all)
 
-bench: ## the record path, the exchange and keyed steps beside hand-written loops
-	go test ./runners/direct -run xxx -bench Path -benchtime 8x
+bench: ## the record path, what other steps cost beside it, the exchange and keyed steps
+	go test ./runners/direct -run xxx -bench 'Path|Steps' -benchtime 8x
 	go test ./runners/distributed/transport -run xxx -bench Exchange -benchtime 8x
 	go test ./internal/kernel -run xxx -bench . -benchtime 8x
 

@@ -133,7 +133,7 @@ func (s *subtask) loop() error {
 			return nil
 		}
 		if s.pending != nil {
-			if err := s.encode(s.job.opts.Budget); err != nil {
+			if err := s.encode(s.encodeBudget()); err != nil {
 				return err
 			}
 		}
@@ -163,6 +163,15 @@ func (s *subtask) loop() error {
 		}
 		s.parker.Park(s.until())
 	}
+}
+
+// encodeBudget is how many entries of a snapshot are encoded at once. What fires may load each of its entries from a backend:
+// with slices of the same number the checkpoint would take as long as the firing, while no element waits for either.
+func (s *subtask) encodeBudget() int {
+	if s.chain.advancing {
+		return 16 * s.job.opts.Budget
+	}
+	return s.job.opts.Budget
 }
 
 // encoded says that no snapshot has something left to encode.

@@ -438,10 +438,28 @@ func (t *Table[K, A]) evictEntry(s *segment[K, A], e *entry[K, A]) error {
 	if err := t.release(s, e); err != nil {
 		return err
 	}
+	if len(s.vacant) == s.n {
+		t.vacate(s)
+	}
 	if t.writes.Size() > writeBackSize {
 		return t.writeBack()
 	}
 	return nil
+}
+
+// vacate gives the memory of a segment back whose entries have all been evicted: slots are used again within their segment
+// only, and there may be thousands. None is in use but by a snapshot, which tells by flagDead.
+func (t *Table[K, A]) vacate(s *segment[K, A]) {
+	s.chunks, s.vacant, s.n, s.hand = nil, nil, 0, 0
+	if s.native = (index[K, A]{}); !t.native {
+		s.encoded = map[string]*entry[K, A]{}
+	}
+	if len(s.dirty) == 0 {
+		s.dirty = nil
+	}
+	if len(s.pending) == 0 {
+		s.pending = nil
+	}
 }
 
 // release takes an entry out of the segment.

@@ -25,6 +25,23 @@ const (
 
 type rec struct{ ID, Key, Price int64 }
 
+// stream is the order of the records, and the pause in event time after every benchPause of them.
+type stream struct {
+	disorder bool
+	pause    int64 // ms
+}
+
+// benchPause is 40 records for each key.
+const benchPause = 400_000
+
+func (s stream) at(id int64) int64 {
+	t := recAt(id, s.disorder)
+	if s.pause > 0 {
+		t += id / benchPause * s.pause
+	}
+	return t
+}
+
 func recAt(id int64, disorder bool) int64 {
 	t := id * 25
 	if disorder {
@@ -65,14 +82,14 @@ func handLoop(disorder bool) (sum int64) {
 	}
 	for _, m := range st {
 		for k, v := range m {
-			sum += *v ^ k
+			sum += *v * (k + 1)
 		}
 	}
 	return sum
 }
 
 // recSource makes the records in batches; it allocates nothing.
-type recSource struct{ disorder bool }
+type recSource struct{}
 
 func (recSource) Splits(context.Context) ([]int64, error) { return []int64{0}, nil }
 func (recSource) SplitID(int64) string                    { return "all" }
@@ -121,28 +138,42 @@ func (f mapFn) ProcessElement(_ *sdk.ProcessContext, r rec, emit *sdk.Emitter[re
 	return nil
 }
 
-func engineLoop(tb testing.TB, disorder, pardo bool, o direct.Options) (total int64) {
-	build := func(p *sdk.Pipeline) error {
-		in := sdk.Read("records", p, recSource{disorder}, sdk.EventTime(func(r rec) time.Time { return time.UnixMilli(recAt(r.ID, disorder)) }, watermark.Bounded(20_000*time.Second)))
-		for i, f := range []func(rec) rec{
-			func(r rec) rec { r.Price += 7; return r }, func(r rec) rec { r.Price *= 3; return r },
-			func(r rec) rec { r.Price++; return r }, func(r rec) rec { r.Price ^= 3; return r },
-		} {
-			if name := fmt.Sprint("map ", i); pardo {
-				in = sdk.ParDo(name, in, mapFn(f))
-			} else {
-				in = sdk.Map(name, in, f)
-			}
+// paired reads the records and maps them five times.
+func paired(p *sdk.Pipeline, order stream, pardo bool) pairs {
+	in := sdk.Read("records", p, recSource{}, sdk.EventTime(func(r rec) time.Time { return time.UnixMilli(order.at(r.ID)) }, watermark.Bounded(20_000*time.Second)))
+	for i, f := range []func(rec) rec{
+		func(r rec) rec { r.Price += 7; return r }, func(r rec) rec { r.Price *= 3; return r },
+		func(r rec) rec { r.Price++; return r }, func(r rec) rec { r.Price ^= 3; return r },
+	} {
+		if name := fmt.Sprint("map ", i); pardo {
+			in = sdk.ParDo(name, in, mapFn(f))
+		} else {
+			in = sdk.Map(name, in, f)
 		}
-		kv := sdk.Map("pair", in, func(r rec) sdk.KV[int64, int64] { return sdk.Pair(r.Key, r.Price) })
-		w := sdk.WindowInto("window", kv, window.Fixed(benchWindow*time.Millisecond))
-		s := sdk.CombinePerKey("sum", w, sum{})
-		sdk.Map("total", s, func(kv sdk.KV[int64, int64]) bool { total += kv.Value ^ kv.Key; return true })
-		return nil
 	}
+	return sdk.Map("pair", in, func(r rec) sdk.KV[int64, int64] { return sdk.Pair(r.Key, r.Price) })
+}
+
+// pairs are keys and prices, or sums of them.
+type pairs = sdk.PCollection[sdk.KV[int64, int64]]
+
+func summed(in pairs) pairs {
+	return sdk.CombinePerKey("sum", sdk.WindowInto("window", in, window.Fixed(benchWindow*time.Millisecond)), sum{})
+}
+
+func engineLoop(tb testing.TB, disorder, pardo bool, o direct.Options) int64 {
+	return runBench(tb, o, func(p *sdk.Pipeline) pairs { return summed(paired(p, stream{disorder: disorder}, pardo)) })
+}
+
+// runBench returns the checksum of what build makes: the same however the prices of a key are summed in parts.
+func runBench(tb testing.TB, o direct.Options, build func(*sdk.Pipeline) pairs) (total int64) {
 	o.Parallelism, o.NoChecks = 1, true
 	o.WatermarkInterval = 50 * time.Millisecond
-	if _, err := direct.Run(context.Background(), "bench", build, o); err != nil {
+	_, err := direct.Run(context.Background(), "bench", func(p *sdk.Pipeline) error {
+		sdk.Map("total", build(p), func(kv sdk.KV[int64, int64]) bool { total += kv.Value * (kv.Key + 1); return true })
+		return nil
+	}, o)
+	if err != nil {
 		tb.Fatal(err)
 	}
 	return total
