@@ -11,11 +11,7 @@
 // expired is dropped: see sdk.LateTo, whose elements are pairs here.
 package distinct
 
-import (
-	"errors"
-
-	"github.com/millstream/millstream/sdk"
-)
+import "github.com/millstream/millstream/sdk"
 
 // Values keeps one of the elements that are equal. Equal are those whose encodings are, as keys: -0 is 0, and all NaNs are
 // one.
@@ -48,11 +44,9 @@ func one[K comparable, V any](in sdk.PCollection[sdk.KV[K, V]], opts []sdk.Group
 	// The retraction of a first pane is of a first pane too. With Changes, what follows also knows that none will come.
 	type change = sdk.Change[sdk.KV[K, found[V]]]
 	return sdk.ParDoFunc("first pane", sdk.Changes("changes", panes), func(c *sdk.ProcessContext, e change, emit *sdk.Emitter[sdk.KV[K, V]]) error {
-		if !c.Pane().First || e.Retraction {
+		// Windows that became one after they had fired may have only an empty pane left, with sdk.EmptyLastPane.
+		if !c.Pane().First || e.Retraction || !e.Value.Value.Some {
 			return nil
-		}
-		if !e.Value.Value.Some {
-			return errors.New("the first pane of a key has no element")
 		}
 		emit.Emit(sdk.Pair(e.Value.Key, e.Value.Value.Value))
 		return nil

@@ -119,6 +119,36 @@ func TestWhatHasComeOutIsNotTakenBack(t *testing.T) {
 	}
 }
 
+// oldest makes one window of the oldest two once there are three: that may be two that have fired, and no new element.
+type oldest struct{}
+
+func (oldest) Assign(dst []window.Window, t time.Time) []window.Window {
+	return append(dst, window.Between(t, t.Add(3*time.Millisecond)))
+}
+
+func (oldest) Merge(dst []window.Merge, open []window.Window) []window.Merge {
+	if len(open) < 3 {
+		return dst
+	}
+	return append(dst, window.Merge{From: open[:2], Into: window.Between(open[0].Start(), open[1].End())})
+}
+
+// The panes of a window that others became are counted anew: if all its elements have come out, the first is an empty last one.
+func TestWindowsThatBecomeOneWithoutAnElementHaveNone(t *testing.T) {
+	var script teststream.Script[string]
+	for _, ms := range []int64{1, 10, 20} {
+		script = script.At(time.UnixMilli(ms), "a")
+	}
+	got := ptest.Collect(t, func(p *sdk.Pipeline) sdk.PCollection[string] {
+		in := sdk.WindowInto("w", teststream.Read("in", p, script.Watermark(time.UnixMilli(100))), window.Custom("oldest", "", oldest{}),
+			sdk.Trigger(trigger.AfterWatermark().Early(trigger.AfterCount(1))), sdk.EmptyLastPane(), sdk.AllowedLateness(10*time.Millisecond))
+		return distinct.Values("d", in)
+	})
+	if d := cmp.Diff([]string{"a", "a", "a"}, got); d != "" {
+		t.Errorf("-want +got:\n%s", d)
+	}
+}
+
 func TestAnEndlessInputInTheGlobalWindowIsRefused(t *testing.T) {
 	p := sdk.NewPipeline("p")
 	distinct.Values("once", sdk.Read("endless", p, endless{memio.Source([]string{"a"})}))
