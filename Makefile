@@ -65,6 +65,10 @@ twin: ## random strategies and streams beside the reference twin, from SEED: CAS
 	go test ./testing/twin/e2e -run 'EventByEvent|InAnyOrder' -v -timeout 0 -rapid.checks=$$(($(CASES) / 50 + 20)) -rapid.seed=$(SEED)
 	MILLSTREAM_SEED=$(SEED) MILLSTREAM_RUNS=$$(($(CASES) / 10000 + 1)) go test ./testing/twin/e2e -run OnWorkers -v -timeout 0
 
+conformance: ## every case of testing/runnertest on every runner, backend, parallelism and mode, with crashes; docs/capabilities.md
+	$(MAKE) deps TAGS=rocksdb
+	go test -tags rocksdb ./testing/runnertest -v -timeout 0 -conformance.all -conformance.update
+
 mutants: ## plant faults one at a time, each must be found: all, or N=6 drawn at random; minutes
 	go test ./testing/mutants -v -timeout 0 -mutants=$(or $(N),all)
 
@@ -95,4 +99,4 @@ ci: ## what a change must pass to land
 clean: ## remove what these targets made
 	rm -rf bin out
 
-.PHONY: help test race deps lint platforms demo bench-state checkpoints-at-scale sim twin mutants bench failpoints explore fuzz ci clean
+.PHONY: help test race deps lint platforms demo bench-state checkpoints-at-scale sim twin conformance mutants bench failpoints explore fuzz ci clean

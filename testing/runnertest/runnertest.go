@@ -78,7 +78,12 @@ func Named(names ...string) (cs []Case, _ error) {
 type Counts struct{ Passed, Gaps int }
 
 // Run runs all cases against a runner.
-func Run(t *testing.T, r Runner) (n Counts) {
+func Run(t *testing.T, r Runner) Counts {
+	t.Helper()
+	return run(t, r)
+}
+
+func run(t testing.TB, r Runner) (n Counts) {
 	t.Helper()
 	var one []Case
 	for _, c := range Cases {
@@ -125,7 +130,7 @@ func Run(t *testing.T, r Runner) (n Counts) {
 }
 
 // check runs cases, and makes sure that every assertion was made.
-func (r *Runner) check(t *testing.T, cases []Case) error {
+func (r *Runner) check(t testing.TB, cases []Case) error {
 	steps, err := r.Run(t, cases)
 	if err != nil || !r.Undisturbed {
 		return err
