@@ -84,6 +84,14 @@ bench-state: ## state beyond the cache beside a loop in C++, and how long checkp
 checkpoints-at-scale: ## what checkpoints of a million entries upload, and that they restore; needs RocksDB, 2 minutes
 	go test -tags rocksdb ./internal/checkpoint -run CheckpointsCostWhatChanged -v -timeout 0 -scale.entries=1000000 -scale.changed=10000 -scale.count=120
 
+# glibc has an arena for each thread, and what RocksDB frees in one is of no use to the others.
+scale: export MALLOC_ARENA_MAX = 1
+scale: ## a million sessions, ten million timers and a million windows that fire, in bounded memory; needs RocksDB, an hour
+	scripts/install-deps.sh
+	go test -tags rocksdb ./internal/checkpoint -run 'WhileWindowsFire' -v -timeout 0 -scale.windows=1000000 -scale.cache=16777216 -scale.rocksdb=33554432
+	go test -tags rocksdb ./internal/checkpoint -run 'OpenSessionsAre' -v -timeout 0 -scale.sessions=1000000 -scale.cache=16777216 -scale.rocksdb=33554432
+	go test -tags rocksdb ./internal/checkpoint -run 'PendingTimersAre' -v -timeout 0 -scale.timers=10000000 -scale.cache=67108864 -scale.rocksdb=67108864
+
 failpoints: ## flights as processes, killed at each named failpoint; needs RocksDB
 	scripts/failpoints.sh
 
@@ -99,4 +107,4 @@ ci: ## what a change must pass to land
 clean: ## remove what these targets made
 	rm -rf bin out
 
-.PHONY: help test race deps lint platforms demo bench-state checkpoints-at-scale sim twin conformance mutants bench failpoints explore fuzz ci clean
+.PHONY: help test race deps lint platforms demo bench-state checkpoints-at-scale scale sim twin conformance mutants bench failpoints explore fuzz ci clean

@@ -19,6 +19,7 @@ import (
 
 	"github.com/millstream/millstream/internal/checkpoint"
 	"github.com/millstream/millstream/internal/engine"
+	"github.com/millstream/millstream/internal/eventtime"
 	"github.com/millstream/millstream/internal/kernel"
 	"github.com/millstream/millstream/sdk"
 	"github.com/millstream/millstream/sdk/connector"
@@ -122,7 +123,7 @@ type bigState struct {
 	signal int64  // firing is told when so many have come
 	latest passed // of the checkpoint in progress, when a subtask took it last
 
-	triggered                      time.Time
+	triggered                      eventtime.Time // processing time
 	largestDelta, largestCompanion int64
 }
 
@@ -237,7 +238,7 @@ func (b *bigState) start(t *testing.T) {
 // snapshot is told by each subtask.
 func (b *bigState) snapshot(s *engine.SubtaskSnapshot) {
 	b.mu.Lock()
-	b.latest.taken, b.latest.fired = time.Since(b.triggered), b.came
+	b.latest.taken, b.latest.fired = time.Duration(engine.Real{}.Now()-b.triggered)*time.Millisecond, b.came
 	b.mu.Unlock()
 	b.taken <- s
 }
@@ -269,7 +270,7 @@ func next[T any](t *testing.T, b *bigState, c <-chan T) T {
 // checkpoint takes a checkpoint and removes what only older ones need.
 func (b *bigState) checkpoint(t *testing.T, triggered func()) passed {
 	b.nextID++
-	b.triggered = time.Now()
+	b.triggered = engine.Real{}.Now()
 	b.job.Trigger(b.nextID, false)
 	triggered()
 	var snapshots []*engine.SubtaskSnapshot
@@ -293,7 +294,7 @@ func (b *bigState) checkpoint(t *testing.T, triggered func()) passed {
 		must(t, err)
 		parts = append(parts, part)
 	}
-	p.stored = time.Since(b.triggered)
+	p.stored = time.Duration(engine.Real{}.Now()-b.triggered)*time.Millisecond
 	c, err := checkpoint.Assemble(b.last, parts)
 	must(t, err)
 	b.keeper.Completed(b.nextID)
