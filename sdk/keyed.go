@@ -75,7 +75,8 @@ func ProcessingTimerFamily[K comparable, Out any](d *KeyedDecl, name string, f f
 }
 
 // OnWindowExpiry declares what is called for each key with state when its window's life ends, before the
-// state goes.
+// state goes. Its timestamp is the last millisecond of the window, as in Beam. What it emits is in time for windows behind the step
+// that live as long: with allowed lateness it may be a late pane there, and WindowInto needs the same allowed lateness.
 func OnWindowExpiry[K comparable, Out any](d *KeyedDecl, f func(*ProcessContext, K, *Emitter[Out]) error) {
 	kernel.OnWindowExpiry(d, f)
 }

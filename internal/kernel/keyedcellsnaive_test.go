@@ -263,7 +263,7 @@ func (n *naiveCellStep) watermark(w eventtime.Time) {
 			some = some || len(*n.live(cellKind(kind), 0))+len(*n.live(cellKind(kind), 1)) > 0
 		}
 		if some {
-			n.call('X', k, x, n.stampIn(k, x), uint64(len(k.key)))
+			n.call('X', k, x, k.win.MaxTimestamp(), uint64(len(k.key)))
 		}
 		delete(n.states, k)
 	}

@@ -378,7 +378,7 @@ func (n *naiveStep) watermark(w eventtime.Time) {
 		if x := n.expiry(k.win); x <= w {
 			n.due(k, s, true, eventtime.Max, 'X')
 			if len(s.cells) > 0 {
-				n.call('X', "X", k, 0, n.stamp(k, min(x, eventtime.EndOfGlobalWindow)), true, uint64(k.key))
+				n.call('X', "X", k, 0, k.win.MaxTimestamp(), true, uint64(k.key))
 			}
 			delete(n.states, k)
 		}

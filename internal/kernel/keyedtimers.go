@@ -325,7 +325,9 @@ func (o *keyedParDo[K, V, Out]) expireKey(s *segment[K, keyState], e *entry[K, k
 			return err
 		}
 	}
-	o.stamp(elementHeader{timestampOf(o.lastTime(), k), k.win, NoPane})
+	// Not at the expiry, which is in another window if lateness is allowed. The windows behind have not expired either, for the watermark
+	// waits; to hold it at this timestamp until then would hold that of all keys for the lateness.
+	o.stamp(elementHeader{k.win.MaxTimestamp(), k.win, NoPane})
 	uerr := o.expiring(&o.c, k.key, &o.out)
 	_, err := o.finish()
 	if err == nil && uerr != nil {
