@@ -294,7 +294,7 @@ func (b *bigState) checkpoint(t *testing.T, triggered func()) passed {
 		must(t, err)
 		parts = append(parts, part)
 	}
-	p.stored = time.Duration(engine.Real{}.Now()-b.triggered)*time.Millisecond
+	p.stored = time.Duration(engine.Real{}.Now()-b.triggered) * time.Millisecond
 	c, err := checkpoint.Assemble(b.last, parts)
 	must(t, err)
 	b.keeper.Completed(b.nextID)

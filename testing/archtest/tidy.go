@@ -27,8 +27,7 @@ var skips = map[string]string{
 
 // clocks are the test files that may sleep or measure, for the reason given.
 var clocks = map[string]string{
-	"testing/mutants/mutants_test.go":              "reports how fast a fault is found; nothing depends on it",
-	"internal/checkpoint/bigstate_rocksdb_test.go": "reports how long a checkpoint takes while windows fire; nothing depends on it",
+	"testing/mutants/mutants_test.go": "reports how fast a fault is found; nothing depends on it",
 }
 
 // generated is the mark of code that nobody reads.
