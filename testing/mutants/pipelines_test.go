@@ -17,7 +17,7 @@ const (
 func init() {
 	mutants = append(mutants, []mutant{
 		{"sdk does not pass empty panes on", groupGo, "EmptyOnTime: w.EmptyOnTime, EmptyLast: w.EmptyLast,", "EmptyOnTime: w.EmptyOnTime,", pipelines},
-		{"sdk takes lateness for seconds", windowGo, "c.AllowedLateness = d.Milliseconds()", "c.AllowedLateness = d.Milliseconds() / 1000", pipelines},
+		{"sdk takes lateness for seconds", windowGo, "w.AllowedLateness = config.lateness.Milliseconds()", "w.AllowedLateness = config.lateness.Milliseconds() / 1000", pipelines},
 		{"windows that merge are merged again by the next aggregation", groupGo, "c.windowing.Fn = window.Merged(c.windowing.Fn)", "_ = 0", pipelines},
 		{"elements of slices are lifted with those of another", liftGo, "err := l.drain(send)\n", "var err error\n", pipelines},
 		{"a retraction is an element", changesGo, "Change[T]{e.Value, e.Pane.Retraction()}", "Change[T]{e.Value, false}", pipelines},

@@ -71,7 +71,7 @@ var mutants = []mutant{
 	{"a failing step does not stop the others", jobGo,
 		"	for _, s := range j.subtasks {\n\t\ts.inbox.stop(ErrStopped)\n\t}\n", "", faultyJobs},
 	{"an operator is closed that was not opened", subtaskGo,
-		"for i := range s.chain.opened {", "for i := range s.chain.ops {", faultyJobs},
+		"for i := s.chain.opened - 1;", "for i := len(s.chain.ops) - 1;", faultyJobs},
 	{"a panic in a close ends the closing", subtaskGo,
 		"errors.Join(err, s.guard(func() error { return s.chain.closeOp(i) }))", "errors.Join(err, s.chain.closeOp(i))", faultyJobs},
 
