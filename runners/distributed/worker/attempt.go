@@ -101,7 +101,9 @@ func newAttempt(ctx context.Context, s *session, d *control.Deploy) (*attempt, e
 		},
 		OnSnapshot: a.snapshot,
 		OnEnd: func(stage string, subtask int) {
-			a.tell(&control.FromWorker{Message: &control.FromWorker_Heartbeat{Heartbeat: a.figures()}})
+			a.tellMade(func() *control.FromWorker {
+				return &control.FromWorker{Message: &control.FromWorker_Heartbeat{Heartbeat: a.figures()}}
+			})
 			a.tell(&control.FromWorker{Message: &control.FromWorker_Ended{Ended: &control.Ended{
 				Attempt: a.number, Stage: stage, Subtask: int32(subtask),
 			}}})
@@ -122,7 +124,11 @@ func newAttempt(ctx context.Context, s *session, d *control.Deploy) (*attempt, e
 
 // tell sends a message. If the stream is broken the session ends, and the attempt with it.
 func (a *attempt) tell(m *control.FromWorker) {
-	if err := a.s.send(m); err != nil {
+	a.tellMade(func() *control.FromWorker { return m })
+}
+
+func (a *attempt) tellMade(make func() *control.FromWorker) {
+	if err := a.s.sendMade(make); err != nil {
 		a.s.o.Logger.Debug("send to the coordinator", "error", err)
 	}
 }

@@ -61,9 +61,14 @@ func runSession(ctx context.Context, o Options, ln *sharedListener, client contr
 }
 
 func (s *session) send(m *control.FromWorker) error {
+	return s.sendMade(func() *control.FromWorker { return m })
+}
+
+// sendMade sends what is made when it is its turn: older figures must not come after newer ones, which may be the last.
+func (s *session) sendMade(make func() *control.FromWorker) error {
 	s.sendLock.Lock()
 	defer s.sendLock.Unlock()
-	return s.stream.Send(control.Sendable(m))
+	return s.stream.Send(control.Sendable(make()))
 }
 
 // handshake introduces this worker and builds the pipeline.
@@ -207,18 +212,22 @@ func (s *session) end(why error) {
 	s.drop(why)
 }
 
+func (s *session) heartbeat() *control.FromWorker {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	h := &control.Heartbeat{}
+	if s.current != nil {
+		h = s.current.figures()
+	}
+	return &control.FromWorker{Message: &control.FromWorker_Heartbeat{Heartbeat: h}}
+}
+
 // heartbeats tell the coordinator that we are here and how far we are.
 func (s *session) heartbeats(ctx context.Context) {
 	t := time.NewTicker(time.Duration(s.welcome.Settings.HeartbeatInterval) * time.Millisecond)
 	defer t.Stop()
 	for {
-		s.mu.Lock()
-		h := &control.Heartbeat{}
-		if s.current != nil {
-			h = s.current.figures()
-		}
-		s.mu.Unlock()
-		if err := s.send(&control.FromWorker{Message: &control.FromWorker_Heartbeat{Heartbeat: h}}); err != nil {
+		if err := s.sendMade(s.heartbeat); err != nil {
 			return // the receiver sees it too
 		}
 		select {
