@@ -50,7 +50,7 @@ type panickingSink struct{ panics }
 func (p panickingSink) Start(context.Context, bool) error { p.call("Start"); return nil }
 func (p panickingSink) Open(context.Context, connector.Subtask) (connector.Writer[int64, int64], error) {
 	p.call("Sink.Open")
-	return panickingWriter{p.panics}, nil
+	return panickingWriter(p), nil
 }
 func (p panickingSink) Commit(context.Context, int64, []int64) error { p.call("Commit"); return nil }
 

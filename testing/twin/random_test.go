@@ -164,12 +164,17 @@ func TestTracesAreLegal(t *testing.T) {
 	})
 }
 
-// When panes fire and what they are called does not depend on what is in them.
+// When panes fire and what they are called does not depend on what is in them; but what a window that merged has said holds the
+// watermark until it is taken back.
 func TestAccumulationOnlyChangesContents(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		d := draw(r)
+		modes := []Accumulation{Discarding, Accumulating, Retracting}
+		if merging(d.Fn) {
+			modes = modes[:2]
+		}
 		var traces []string
-		for _, d.Accumulation = range []Accumulation{Discarding, Accumulating, Retracting} {
+		for _, d.Accumulation = range modes {
 			d.run(r)
 			for i := range d.steps {
 				s := &d.steps[i]
@@ -180,8 +185,10 @@ func TestAccumulationOnlyChangesContents(t *testing.T) {
 			}
 			traces = append(traces, Text(d.events, d.steps))
 		}
-		if traces[0] != traces[1] || traces[0] != traces[2] {
-			r.Fatalf("%v\n%s", d.Strategy, cmp.Diff(traces[0], traces[1])+cmp.Diff(traces[0], traces[2]))
+		for _, trace := range traces[1:] {
+			if trace != traces[0] {
+				r.Fatalf("%v\n%s", d.Strategy, cmp.Diff(traces[0], trace))
+			}
 		}
 	})
 }

@@ -188,6 +188,13 @@ func (t *Twin) Do(e Event) (Step, error) {
 			if at, ok := t.counted(l); ok {
 				next = min(next, at)
 			}
+			if t.s.Accumulation == Retracting { // what is to be taken back must find its window
+				for _, p := range l.standing() {
+					if p.Window != l.win {
+						next = min(next, t.s.Expiry(p.Window)-1)
+					}
+				}
+			}
 		}
 	}
 	t.now.output = max(t.now.output, next)
