@@ -120,7 +120,7 @@ func TestDistributedRunner(t *testing.T) {
 						clustertest.Backend(backend), clustertest.Parallelism(parallelism), clustertest.Mode(mode),
 						clustertest.Interval(10 * time.Millisecond), clustertest.Cache(1 << 20),
 					}
-					skip := !*every && rnd.IntN(4) > 0
+					skip := !*every && rnd.IntN(8) > 0
 					name := fmt.Sprintf("%s, parallelism %d, %s", backend, parallelism, mode)
 					place := ""
 					if crash {
