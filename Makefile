@@ -66,7 +66,7 @@ twin: ## random strategies and streams beside the reference twin, from SEED: CAS
 	MILLSTREAM_SEED=$(SEED) MILLSTREAM_RUNS=$$(($(CASES) / 10000 + 1)) go test ./testing/twin/e2e -run OnWorkers -v -timeout 0
 
 conformance: ## every case of testing/runnertest on every runner, backend, parallelism and mode, with crashes; docs/capabilities.md
-	$(MAKE) deps TAGS=rocksdb
+	scripts/install-deps.sh
 	go test -tags rocksdb ./testing/runnertest -v -timeout 0 -conformance.all -conformance.update
 
 mutants: ## plant faults one at a time, each must be found: all, or N=6 drawn at random; minutes

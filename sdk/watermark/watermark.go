@@ -78,9 +78,12 @@ func Validate(s Strategy) error {
 	if s == nil || Unwrap(s) == nil {
 		return errors.New("EventTime has no watermark strategy: use watermark.Bounded or watermark.Monotonic")
 	}
-	for option, d := range map[string]time.Duration{"Bounded": disorderOf(s), "WithIdleness": silenceOf(s)} {
-		if d < 0 || d%time.Millisecond != 0 {
-			return fmt.Errorf("watermark.%s(%v): must not be negative, and whole milliseconds", option, d)
+	for _, o := range []struct {
+		name string
+		d    time.Duration
+	}{{"Bounded", disorderOf(s)}, {"WithIdleness", silenceOf(s)}} {
+		if o.d < 0 || o.d%time.Millisecond != 0 {
+			return fmt.Errorf("watermark.%s(%v): must not be negative, and whole milliseconds", o.name, o.d)
 		}
 	}
 	return nil

@@ -16,8 +16,7 @@ const maxLines = 700
 
 // longFiles may be longer, for the reason given.
 var longFiles = map[string]string{
-	"internal/kernel/keyedpardo_test.go": "the behaviours of one operator, each short, around one rig",
-	"internal/kernel/table_test.go":      "one random test of one data structure: its naive twin, the walk and the cases that it found",
+	"internal/kernel/table_test.go": "one random test of one data structure: its naive twin, the walk and the cases that it found",
 }
 
 // skips are the functions that may skip a test, as file:function, for the reason given.

@@ -114,14 +114,10 @@ func program(args []string) distributed.Program {
 type Option func(*config)
 
 type config struct {
-	workers, parallelism int
-	backend, mode        string
-	interval             time.Duration
-	cache                int64
-	failpoints           string
-	apart                bool
-	outcome              *Outcome
-	steps                *[]coordinator.Step
+	job
+	failpoints string
+	apart      bool
+	outcome    *Outcome
 }
 
 // Outcome is how a job went.
@@ -132,20 +128,20 @@ type Outcome struct {
 }
 
 // Workers sets the number of worker processes. Default 2.
-func Workers(n int) Option { return func(c *config) { c.workers = n } }
+func Workers(n int) Option { return func(c *config) { c.job.Workers = n } }
 
 // Parallelism sets the number of subtasks of each step. Default 2.
-func Parallelism(n int) Option { return func(c *config) { c.parallelism = n } }
+func Parallelism(n int) Option { return func(c *config) { c.job.Parallelism = n } }
 
 // Backend sets what keeps state: memory, filesystem, which is memory with durable checkpoints, or, with -tags rocksdb, rocksdb. Default
 // filesystem.
-func Backend(name string) Option { return func(c *config) { c.backend = name } }
+func Backend(name string) Option { return func(c *config) { c.job.Backend = name } }
 
 // Mode sets how barriers go: aligned, unaligned, or auto, which is aligned and after 20 ms unaligned. Default aligned.
-func Mode(mode string) Option { return func(c *config) { c.mode = mode } }
+func Mode(mode string) Option { return func(c *config) { c.job.Mode = mode } }
 
 // Interval sets the time between two checkpoints. Default 100 ms.
-func Interval(d time.Duration) Option { return func(c *config) { c.interval = d } }
+func Interval(d time.Duration) Option { return func(c *config) { c.job.Interval = d } }
 
 // KillWorker kills a worker, as kill -9 does, when it has taken its part of a checkpoint that is then not completed.
 // Another takes its place, and the job goes on from the checkpoint before, or from the start.
@@ -155,17 +151,14 @@ func KillWorker() Option { return Failpoints("after-prepare=kill") }
 func Failpoints(spec string) Option { return func(c *config) { c.failpoints = spec } }
 
 // Cache sets the bytes of state that a worker process keeps decoded. Default 64 MiB.
-func Cache(bytes int64) Option { return func(c *config) { c.cache = bytes } }
+func Cache(bytes int64) Option { return func(c *config) { c.job.Cache = bytes } }
 
 // CoordinatorApart runs the coordinator as a process too, which may be killed: another then goes on from its checkpoints. The
 // test process sees nothing of what sinks commit there.
 func CoordinatorApart() Option { return func(c *config) { c.apart = true } }
 
-// Result sets dst to how the job went.
+// Result sets dst to how the job went; its Steps have the metrics of the pipeline's code.
 func Result(dst *Outcome) Option { return func(c *config) { c.outcome = dst } }
-
-// Steps sets dst to what each step has counted since the job was restored last: records, and the metrics of its code.
-func Steps(dst *[]coordinator.Step) Option { return func(c *config) { c.steps = dst } }
 
 // Run runs the pipeline of that name to its end; it must be bounded. A job that fails, fails the test. It sets
 // variables of the environment, so the test cannot be parallel.
@@ -182,7 +175,10 @@ func Try(t testing.TB, name string, args []string, opts ...Option) error {
 	if registered == nil {
 		t.Fatal("clustertest: TestMain must call clustertest.Main, for the workers are processes of this test binary")
 	}
-	c := config{workers: 2, parallelism: 2, backend: "filesystem", mode: "aligned", interval: 100 * time.Millisecond, cache: 64 << 20}
+	c := config{job: job{
+		Args: append([]string{name}, args...), Workers: 2, Parallelism: 2, Backend: "filesystem", Mode: "aligned",
+		Cache: 64 << 20, Interval: 100 * time.Millisecond, Scratch: t.TempDir(),
+	}}
 	for _, o := range opts {
 		o(&c)
 	}
@@ -190,23 +186,15 @@ func Try(t testing.TB, name string, args []string, opts ...Option) error {
 		t.Setenv("MILLSTREAM_FAILPOINTS", c.failpoints)
 		t.Setenv("MILLSTREAM_FAILPOINTS_ONCE", t.TempDir())
 	}
-	dir := ""
-	if c.backend != "memory" {
-		dir = "file://" + t.TempDir()
-	}
-	j := job{
-		Args: append([]string{name}, args...), Workers: c.workers, Parallelism: c.parallelism, Backend: c.backend, Mode: c.mode,
-		Cache: c.cache, Interval: c.interval, Checkpoints: dir, Scratch: t.TempDir(),
+	if c.Backend != "memory" {
+		c.Checkpoints = "file://" + t.TempDir()
 	}
 	var out Outcome
 	var err error
 	if c.apart {
-		err = j.apart(t, &out)
+		err = c.job.apart(t, &out)
 	} else {
-		err = j.run(t.Context(), t.Output(), &out)
-	}
-	if c.steps != nil {
-		*c.steps = out.Steps
+		err = c.run(t.Context(), t.Output(), &out)
 	}
 	if c.outcome != nil {
 		*c.outcome = out

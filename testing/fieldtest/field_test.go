@@ -228,8 +228,9 @@ func failing(p *sdk.Pipeline) sdk.PCollection[string] {
 func TestStringsThatAreNotUTF8(t *testing.T) {
 	everywhere(t, "strings", oddStrings, `0 "" 1`, `2 "\xff\xfd" 1`, `2 "\xff\xfe" 2`, `1048576 "xxxxxx" 1`)
 
-	var steps []coordinator.Step
-	clustertest.Run(t, "strings", nil, clustertest.Steps(&steps))
+	var out clustertest.Outcome
+	clustertest.Run(t, "strings", nil, clustertest.Result(&out))
+	steps := out.Steps
 	i := slices.IndexFunc(steps, func(s coordinator.Step) bool { return s.Name == "count" })
 	if i < 0 {
 		t.Fatalf("there is no step count in %+v", steps)

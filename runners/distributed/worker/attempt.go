@@ -101,9 +101,7 @@ func newAttempt(ctx context.Context, s *session, d *control.Deploy) (*attempt, e
 		},
 		OnSnapshot: a.snapshot,
 		OnEnd: func(stage string, subtask int) {
-			a.tellMade(func() *control.FromWorker {
-				return &control.FromWorker{Message: &control.FromWorker_Heartbeat{Heartbeat: a.figures()}}
-			})
+			a.tellMade(a.heartbeat)
 			a.tell(&control.FromWorker{Message: &control.FromWorker_Ended{Ended: &control.Ended{
 				Attempt: a.number, Stage: stage, Subtask: int32(subtask),
 			}}})
@@ -280,6 +278,15 @@ func (a *attempt) persist(q *queue) {
 		}
 		a.tell(&control.FromWorker{Message: &control.FromWorker_Ack{Ack: &control.Ack{Attempt: a.number, Part: part}}})
 	}
+}
+
+// heartbeat says how far a is; it may be nil.
+func (a *attempt) heartbeat() *control.FromWorker {
+	h := &control.Heartbeat{}
+	if a != nil {
+		h = a.figures()
+	}
+	return &control.FromWorker{Message: &control.FromWorker_Heartbeat{Heartbeat: h}}
 }
 
 // figures are the metrics of the subtasks here.

@@ -212,22 +212,15 @@ func (s *session) end(why error) {
 	s.drop(why)
 }
 
-func (s *session) heartbeat() *control.FromWorker {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	h := &control.Heartbeat{}
-	if s.current != nil {
-		h = s.current.figures()
-	}
-	return &control.FromWorker{Message: &control.FromWorker_Heartbeat{Heartbeat: h}}
-}
-
 // heartbeats tell the coordinator that we are here and how far we are.
 func (s *session) heartbeats(ctx context.Context) {
 	t := time.NewTicker(time.Duration(s.welcome.Settings.HeartbeatInterval) * time.Millisecond)
 	defer t.Stop()
 	for {
-		if err := s.sendMade(s.heartbeat); err != nil {
+		s.mu.Lock()
+		a := s.current
+		s.mu.Unlock()
+		if err := s.sendMade(a.heartbeat); err != nil {
 			return // the receiver sees it too
 		}
 		select {
