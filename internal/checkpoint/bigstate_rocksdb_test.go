@@ -105,7 +105,7 @@ type bigState struct {
 	last    *checkpoint.Checkpoint
 	nextID  int64
 	read    int64 // since the last checkpoint; the source's goroutine
-	all     int64 // records read; likewise
+	all     int64 // records read; likewise, and read by others while it pauses or has read everything
 	loaded  int64 // of these, in the last checkpoint
 
 	paused chan struct{}
@@ -270,6 +270,7 @@ func next[T any](t *testing.T, b *bigState, c <-chan T) T {
 // checkpoint takes a checkpoint and removes what only older ones need.
 func (b *bigState) checkpoint(t *testing.T, triggered func()) passed {
 	b.nextID++
+	all := b.all // the source goes on when it has taken its part
 	b.triggered = engine.Real{}.Now()
 	b.job.Trigger(b.nextID, false)
 	triggered()
@@ -298,7 +299,7 @@ func (b *bigState) checkpoint(t *testing.T, triggered func()) passed {
 	c, err := checkpoint.Assemble(b.last, parts)
 	must(t, err)
 	b.keeper.Completed(b.nextID)
-	b.last, b.loaded = c, b.all
+	b.last, b.loaded = c, all
 	needed := map[string]bool{}
 	c.Refs(func(r statebackend.Ref) { needed[r.Object] = true })
 	for o, err := range b.durable.List(t.Context(), "shared/", "") {

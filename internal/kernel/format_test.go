@@ -76,8 +76,9 @@ func TestPanesAreEncodedAsDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	onPage(t, "panes.md", b, "00000000000007d001d00fe80703000000c801")
-	got, rest, err := c.Decode(b)
-	if err != nil || len(rest) > 0 || got.wake != l.wake || len(got.open) != 1 || got.open[0] != l.open[0] {
+	list, rest, err := c.Decode(b)
+	got, _ := list.(*windowList[int, string])
+	if err != nil || len(rest) > 0 || got == nil || got.wake != l.wake || len(got.open) != 1 || got.open[0] != l.open[0] {
 		t.Errorf("decoded %+v, %x, %v", got, rest, err)
 	}
 	for i := range b {

@@ -41,7 +41,7 @@ func (l Lifting[K, V, A]) Edge(e Edge) Edge {
 	e.Splitter = func(c SplitContext) Splitter {
 		return &lifter[K, V, A]{
 			Lifting: l, plain: plain(c), sums: sums(c),
-			table: newTable(tableConfig[K, lifted[A]]{key: l.Key}, &OpenContext{Subtask: connector.Subtask{Parallelism: 1}, Groups: c.Groups, CacheMax: never}),
+			table: newTable(tableConfig[K, A]{key: l.Key}, &OpenContext{Subtask: connector.Subtask{Parallelism: 1}, Groups: c.Groups, CacheMax: never}),
 		}
 	}
 	return e
@@ -50,9 +50,9 @@ func (l Lifting[K, V, A]) Edge(e Edge) Edge {
 // lifter is the Splitter of an edge that lifts.
 type lifter[K comparable, V, A any] struct {
 	Lifting[K, V, A]
-	table       *Table[K, lifted[A]] // resident always, and never in a checkpoint
-	in          int                  // elements in it
-	bypass      int                  // elements that will go through unlifted
+	table       *Table[K, A] // resident always, and never in a checkpoint
+	in          int          // elements in it
+	bypass      int          // elements that will go through unlifted
 	plain, sums Splitter
 	out         Rows[coder.KV[K, lifted[A]]]
 }
@@ -65,7 +65,7 @@ func (l *lifter[K, V, A]) Split(b Batch, send func(int, Batch) error) error {
 		return l.plain.Split(b, send)
 	}
 	t, add := l.table, l.Add
-	var s *segment[K, lifted[A]]
+	var s *segment[K, A]
 	var win window.Window
 	for i := range rows {
 		r := &rows[i]
@@ -73,7 +73,7 @@ func (l *lifter[K, V, A]) Split(b Batch, send func(int, Batch) error) error {
 			win = r.Window
 			s, _ = t.segment(win)
 		}
-		var e *entry[K, lifted[A]]
+		var e *entry[K, A]
 		var err error
 		if t.native {
 			e = s.native.get(t.hasher.hash(r.Value.Key), r.Value.Key)
@@ -84,10 +84,10 @@ func (l *lifter[K, V, A]) Split(b Batch, send func(int, Batch) error) error {
 			if e, err = t.insert(s, r.Value.Key); err != nil {
 				return err
 			}
-			e.acc.acc = l.Create()
+			e.acc = l.Create()
 		}
-		e.acc.acc = add(e.acc.acc, r.Value.Value)
-		e.acc.n++
+		e.acc = add(e.acc, r.Value.Value)
+		e.since++
 	}
 	l.in += len(rows)
 	if t.resident < l.Max {
@@ -111,7 +111,7 @@ func (l *lifter[K, V, A]) drain(send func(int, Batch) error) error {
 		for i := range s.n {
 			e := s.at(i)
 			l.out.E = append(l.out.E, Element[coder.KV[K, lifted[A]]]{
-				Value: coder.KV[K, lifted[A]]{Key: e.key, Value: e.acc}, Time: s.win.MaxTimestamp(), Window: s.win,
+				Value: coder.KV[K, lifted[A]]{Key: e.key, Value: lifted[A]{e.acc, e.since}}, Time: s.win.MaxTimestamp(), Window: s.win,
 			})
 		}
 		if err := t.dropSegment(s); err != nil {

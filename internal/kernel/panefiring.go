@@ -65,7 +65,7 @@ func (o *panes[K, A, Out]) Hold() eventtime.Time {
 }
 
 // woken returns the entry that woke up, ready to be changed.
-func (o *panes[K, A, Out]) woken(k wakeKey[K], x *wakeups[K]) (s *segment[K, *windowList[A, Out]], e *entry[K, *windowList[A, Out]], err error) {
+func (o *panes[K, A, Out]) woken(k wakeKey[K], x *wakeups[K]) (s *segment[K, anyList], e *entry[K, anyList], err error) {
 	if s = o.segment(k.win); s != nil {
 		if e, err = o.state.find(s, k.key); err == nil && e == nil && s.spilled {
 			for _, d := range x.waiting() {
@@ -93,20 +93,21 @@ func (o *panes[K, A, Out]) wakeByWatermark(k wakeKey[K], budget *int) (bool, err
 	if err != nil {
 		return false, err
 	}
+	l := o.list(e)
 	for {
-		i, at := o.first(e.acc.open, o.next)
+		i, at := o.first(l.open, o.next)
 		if at > o.w {
-			if err := o.events.move(k, e.acc.wake, at); err != nil {
+			if err := o.events.move(k, l.wake, at); err != nil {
 				return false, err
 			}
-			e.acc.wake = at
+			l.wake = at
 			return true, o.sleep(seg, e)
 		}
 		if *budget <= 0 {
 			return false, nil
 		}
 		*budget--
-		if err := o.pass(e, i, at); err != nil {
+		if err := o.pass(k.key, l, i, at); err != nil {
 			return false, err
 		}
 	}
@@ -118,22 +119,23 @@ func (o *panes[K, A, Out]) wakeByClock(k wakeKey[K], budget *int) (bool, error) 
 	if err != nil {
 		return false, err
 	}
+	l := o.list(e)
 	for {
-		i, at := o.first(e.acc.open, func(s *openWindow[A, Out]) eventtime.Time { return s.more.clock })
+		i, at := o.first(l.open, func(s *openWindow[A, Out]) eventtime.Time { return s.more.clock })
 		if at > o.now {
-			if err := o.clocks.move(k, e.acc.clock, at); err != nil {
+			if err := o.clocks.move(k, l.clock, at); err != nil {
 				return false, err
 			}
-			e.acc.clock = at
+			l.clock = at
 			return true, o.schedule(seg, e)
 		}
 		if *budget <= 0 {
 			return false, nil
 		}
 		*budget--
-		s := &e.acc.open[i]
+		s := &l.open[i]
 		if o.ready(s) {
-			if err := o.fire(e, s, true, o.hasFired(s)); err != nil {
+			if err := o.fire(k.key, s, true, o.hasFired(s)); err != nil {
 				return false, err
 			}
 		}
@@ -153,29 +155,30 @@ func (o *panes[K, A, Out]) first(l []openWindow[A, Out], next func(*openWindow[A
 }
 
 // pass takes window i through what is due at the watermark at: its end, its expiry, or both.
-func (o *panes[K, A, Out]) pass(e *entry[K, *windowList[A, Out]], i int, at eventtime.Time) (err error) {
-	s := &e.acc.open[i]
+func (o *panes[K, A, Out]) pass(k K, l *windowList[A, Out], i int, at eventtime.Time) (err error) {
+	s := &l.open[i]
 	last, ready := at >= o.expiry(s.win.EndTime()), o.ready(s)
 	switch {
 	case ready:
 		finished := o.hasFired(s)
-		err = o.fire(e, s, true, last || finished)
+		err = o.fire(k, s, true, last || finished)
 	case last && !s.closed:
-		err = o.fire(e, s, false, true)
+		err = o.fire(k, s, false, true)
 	}
 	s.ended, s.late = true, s.late || s.since == 0
 	if last {
-		e.acc.open = slices.Delete(e.acc.open, i, i+1)
+		l.open = slices.Delete(l.open, i, i+1)
 	}
 	return err
 }
 
 // sleep makes the indexes agree with an entry that has woken up. One without windows goes.
-func (o *panes[K, A, Out]) sleep(seg *segment[K, *windowList[A, Out]], e *entry[K, *windowList[A, Out]]) error {
-	if len(e.acc.open) > 0 {
+func (o *panes[K, A, Out]) sleep(seg *segment[K, anyList], e *entry[K, anyList]) error {
+	l := o.list(e)
+	if len(l.open) > 0 {
 		return o.schedule(seg, e)
 	}
-	if err := o.move(wakeKey[K]{e.key, seg.win}, e.acc, noTime, noTime, noTime); err != nil {
+	if err := o.move(wakeKey[K]{e.key, seg.win}, l, noTime, noTime, noTime); err != nil {
 		return err
 	}
 	return o.state.remove(seg, e)
@@ -191,17 +194,17 @@ func (o *panes[K, A, Out]) identity() error {
 	return o.pane(k, o.Extract(o.Create()), window.GlobalWindow, window.Pane{Timing: window.OnTime, First: true, Last: true})
 }
 
-// place returns the window of the entry that w belongs to, which is made, extended or merged as need be.
-func (o *panes[K, A, Out]) place(e *entry[K, *windowList[A, Out]], w window.Window) (*openWindow[A, Out], error) {
-	l := e.acc.open
+// place returns the window of the list of k that w belongs to, which is made, extended or merged as need be.
+func (o *panes[K, A, Out]) place(k K, of *windowList[A, Out], w window.Window) (*openWindow[A, Out], error) {
+	l := of.open
 	if o.Merging == nil {
 		if len(l) == 0 {
-			e.acc.open = append(l, o.openWindow(w))
+			of.open = append(l, o.openWindow(w))
 		}
-		return &e.acc.open[0], nil
+		return &of.open[0], nil
 	}
 	if o.Merging.Fn != nil {
-		return o.placeBy(e, w)
+		return o.placeBy(k, of, w)
 	}
 	// Sessions before first end at or before w begins; those from end on begin at or after it ends.
 	end := len(l)
@@ -213,8 +216,8 @@ func (o *panes[K, A, Out]) place(e *entry[K, *windowList[A, Out]], w window.Wind
 		first--
 	}
 	if first == end {
-		e.acc.open = slices.Insert(l, first, o.openWindow(w))
-		return &e.acc.open[first], nil
+		of.open = slices.Insert(l, first, o.openWindow(w))
+		return &of.open[first], nil
 	}
 	for i := first; i < end; i++ {
 		if l[i].closed {
@@ -226,8 +229,8 @@ func (o *panes[K, A, Out]) place(e *entry[K, *windowList[A, Out]], w window.Wind
 		return &l[first], nil
 	}
 	o.merge(l[first:end], all)
-	e.acc.open = slices.Delete(l, first+1, end)
-	return &e.acc.open[first], nil
+	of.open = slices.Delete(l, first+1, end)
+	return &of.open[first], nil
 }
 
 func (o *panes[K, A, Out]) openWindow(w window.Window) openWindow[A, Out] {

@@ -19,8 +19,8 @@ func (l *windowList[A, Out]) find(w window.Window) (int, bool) {
 }
 
 // placeBy is place for windows that merge as Merging.Fn says.
-func (o *panes[K, A, Out]) placeBy(e *entry[K, *windowList[A, Out]], w window.Window) (*openWindow[A, Out], error) {
-	l, m := e.acc, &o.merger
+func (o *panes[K, A, Out]) placeBy(k K, l *windowList[A, Out], w window.Window) (*openWindow[A, Out], error) {
+	m := &o.merger
 	i, open := l.find(w)
 	if open {
 		return &l.open[i], nil
@@ -43,7 +43,7 @@ func (o *panes[K, A, Out]) placeBy(e *entry[K, *windowList[A, Out]], w window.Wi
 		})
 		switch {
 		case closed < 0:
-			if err := o.unite(e, g, w); err != nil {
+			if err := o.unite(k, l, g, w); err != nil {
 				return nil, err
 			}
 			if holds {
@@ -61,8 +61,8 @@ func (o *panes[K, A, Out]) placeBy(e *entry[K, *windowList[A, Out]], w window.Wi
 }
 
 // unite makes one of the windows of g that are open already. w is new.
-func (o *panes[K, A, Out]) unite(e *entry[K, *windowList[A, Out]], g window.Merge, w window.Window) error {
-	l, m := e.acc, &o.merger
+func (o *panes[K, A, Out]) unite(k K, l *windowList[A, Out], g window.Merge, w window.Window) error {
+	m := &o.merger
 	m.parts = m.parts[:0]
 	defer func() { clear(m.parts) }()
 	for _, part := range g.From {
@@ -84,7 +84,7 @@ func (o *panes[K, A, Out]) unite(e *entry[K, *windowList[A, Out]], g window.Merg
 	l.open = slices.Insert(l.open, i, m.parts[0])
 	// One that the element belongs to is looked at when that has been added.
 	if s := &l.open[i]; !same && !slices.Contains(g.From, w) && o.ready(s) {
-		return o.fire(e, s, true, o.hasFired(s))
+		return o.fire(k, s, true, o.hasFired(s))
 	}
 	return nil
 }

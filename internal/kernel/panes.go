@@ -19,13 +19,13 @@ type panes[K comparable, A, Out any] struct {
 	Aggregation[K, A, Out]
 	paneOutput[K, Out]
 	inputs []AggregateInput[K, A, Out]
-	state  *Table[K, *windowList[A, Out]]
+	state  *Table[K, anyList]
 	events *wakeups[K]
 	clocks *wakeups[K] // nil unless the trigger follows the clock
 	holds  *holds[K]   // nil unless panes may come when the watermark has passed their timestamps
 
-	all     *segment[K, *windowList[A, Out]]   // the one of state if windows merge; nil before the first key
-	windows []*segment[K, *windowList[A, Out]] // if they do not: in the order of their ends
+	all     *segment[K, anyList]   // the one of state if windows merge; nil before the first key
+	windows []*segment[K, anyList] // if they do not: in the order of their ends
 
 	merger merger[A, Out]
 
@@ -36,8 +36,14 @@ type panes[K comparable, A, Out any] struct {
 	any    bool // an element came, ever: see Identity
 }
 
-// windowList is the open windows of a key, in the order of window.CompareStarts; sessions are disjoint. The table has pointers, so that
-// all lists share one compiled table.
+// anyList is a *windowList[A, Out]. As an interface, it makes all aggregations with one type of key share one compiled table.
+type anyList any
+
+func (o *panes[K, A, Out]) list(e *entry[K, anyList]) *windowList[A, Out] {
+	return e.acc.(*windowList[A, Out])
+}
+
+// windowList is the open windows of a key, in the order of window.CompareStarts; sessions are disjoint.
 type windowList[A, Out any] struct {
 	open []openWindow[A, Out]
 	// Of the key in the indexes; noTime: it is in none. wake and clock are no later than the first of any of open.
@@ -87,7 +93,7 @@ func (w *Windowing) holds() bool {
 // Open implements Operator.
 func (o *panes[K, A, Out]) Open(c *OpenContext) (err error) {
 	o.outs, o.m, o.w, o.out, o.clock = c.Outputs, c.Metrics, eventtime.Min, eventtime.Min, c.Now
-	o.state = newTable(tableConfig[K, *windowList[A, Out]]{o.Key, o.coder(), o.sizer()}, c)
+	o.state = newTable(tableConfig[K, anyList]{o.Key, o.coder(), o.sizer()}, c)
 	indexes := []**wakeups[K]{&o.events}
 	if o.Trigger != nil && o.Trigger.FollowsClock() {
 		indexes = append(indexes, &o.clocks)
@@ -174,7 +180,7 @@ func (in *aggregateInput[K, V, A, Out]) join(o *panes[K, A, Out], b Batch) error
 		if err != nil {
 			return err
 		}
-		s, err := o.place(e, r.Window)
+		s, err := o.place(r.Value.Key, o.list(e), r.Window)
 		if err != nil {
 			return err
 		}
@@ -195,7 +201,7 @@ func (in *aggregateInput[K, V, A, Out]) join(o *panes[K, A, Out], b Batch) error
 			case r.Pane.Retraction(): // what takes its place may follow
 				o.due = append(o.due, wakeKey[K]{r.Value.Key, s.win})
 			default:
-				if err := o.fire(e, s, true, o.hasFired(s)); err != nil {
+				if err := o.fire(r.Value.Key, s, true, o.hasFired(s)); err != nil {
 					return err
 				}
 			}
@@ -216,12 +222,13 @@ func (o *panes[K, A, Out]) fireDue() error {
 		if err != nil {
 			return err
 		}
-		i, open := e.acc.find(k.win)
+		l := o.list(e)
+		i, open := l.find(k.win)
 		if !open {
 			continue // it has merged, and fires as what it is now
 		}
-		if s := &e.acc.open[i]; o.ready(s) {
-			if err := o.fire(e, s, true, o.hasFired(s)); err != nil {
+		if s := &l.open[i]; o.ready(s) {
+			if err := o.fire(k.key, s, true, o.hasFired(s)); err != nil {
 				return err
 			}
 		}
@@ -240,7 +247,7 @@ func (o *panes[K, A, Out]) wakeKey(k K, w window.Window) wakeKey[K] {
 	return wakeKey[K]{k, w}
 }
 
-func (o *panes[K, A, Out]) segment(w window.Window) *segment[K, *windowList[A, Out]] {
+func (o *panes[K, A, Out]) segment(w window.Window) *segment[K, anyList] {
 	if o.Merging != nil {
 		return o.all
 	}
@@ -261,7 +268,7 @@ func (o *panes[K, A, Out]) want(k wakeKey[K]) error {
 }
 
 // entry returns the entry of a key and window, ready to be changed. It may have no windows yet.
-func (o *panes[K, A, Out]) entry(k wakeKey[K]) (s *segment[K, *windowList[A, Out]], e *entry[K, *windowList[A, Out]], err error) {
+func (o *panes[K, A, Out]) entry(k wakeKey[K]) (s *segment[K, anyList], e *entry[K, anyList], err error) {
 	t := o.state
 	if s = o.segment(k.win); s == nil {
 		s, _ = t.segment(k.win)
@@ -282,7 +289,7 @@ func (o *panes[K, A, Out]) entry(k wakeKey[K]) (s *segment[K, *windowList[A, Out
 }
 
 // opened keeps a segment of state.
-func (o *panes[K, A, Out]) opened(s *segment[K, *windowList[A, Out]]) {
+func (o *panes[K, A, Out]) opened(s *segment[K, anyList]) {
 	o.any = true
 	if o.Merging != nil {
 		o.all = s
@@ -373,7 +380,7 @@ func (o *panes[K, A, Out]) hasFired(s *openWindow[A, Out]) bool {
 
 // fire emits a pane, unless it would be empty and is not asked for. ready says that it is the trigger that fires, last that there will be no
 // other. The entry is touched.
-func (o *panes[K, A, Out]) fire(e *entry[K, *windowList[A, Out]], s *openWindow[A, Out], ready, last bool) (err error) {
+func (o *panes[K, A, Out]) fire(k K, s *openWindow[A, Out], ready, last bool) (err error) {
 	timing := window.Late
 	switch {
 	case o.w < s.win.EndTime():
@@ -397,13 +404,13 @@ func (o *panes[K, A, Out]) fire(e *entry[K, *windowList[A, Out]], s *openWindow[
 	v := o.Extract(s.acc)
 	if o.Retracting {
 		for _, was := range s.more.prev {
-			if err = o.paneAt(e.key, was.value, was.win, was.pane.Retract(), was.time); err != nil {
+			if err = o.paneAt(k, was.value, was.win, was.pane.Retract(), was.time); err != nil {
 				return err
 			}
 		}
 		s.more.prev = append(s.more.prev[:0], emitted[Out]{s.win, t, p, v})
 	}
-	err = o.paneAt(e.key, v, s.win, p, t)
+	err = o.paneAt(k, v, s.win, p, t)
 	if !o.Accumulating && !last {
 		s.acc = o.Create()
 	}
@@ -437,9 +444,9 @@ func (o *panes[K, A, Out]) nextClock(s *openWindow[A, Out]) eventtime.Time {
 }
 
 // schedule makes the indexes agree with an entry that has changed: it wakes up no later than any of its windows is due.
-func (o *panes[K, A, Out]) schedule(seg *segment[K, *windowList[A, Out]], e *entry[K, *windowList[A, Out]]) error {
+func (o *panes[K, A, Out]) schedule(seg *segment[K, anyList], e *entry[K, anyList]) error {
 	o.state.resized(e)
-	l := e.acc
+	l := o.list(e)
 	wake, clock, hold := l.wake, l.clock, noTime
 	for i := range l.open {
 		s := &l.open[i]

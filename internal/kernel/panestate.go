@@ -70,12 +70,12 @@ func (o *panes[K, A, Out]) restore(r *OpRestore) error {
 }
 
 // sizer returns the function that measures the heap memory of a list.
-func (o *panes[K, A, Out]) sizer() func(**windowList[A, Out]) int {
+func (o *panes[K, A, Out]) sizer() func(*anyList) int {
 	value := Footprint[Out]()
-	return func(list **windowList[A, Out]) int {
-		l := *list
-		if l == nil {
-			return 0
+	return func(list *anyList) int {
+		l, ok := (*list).(*windowList[A, Out])
+		if !ok {
+			return 0 // it has no value yet
 		}
 		n := int(unsafe.Sizeof(*l)) + cap(l.open)*int(unsafe.Sizeof(openWindow[A, Out]{}))
 		for i := range l.open {
@@ -113,7 +113,8 @@ func (o *panes[K, A, Out]) coder() windowListCoder[A, Out] {
 	return c
 }
 
-func (c windowListCoder[A, Out]) Append(dst []byte, l *windowList[A, Out]) (_ []byte, err error) {
+func (c windowListCoder[A, Out]) Append(dst []byte, list anyList) (_ []byte, err error) {
+	l := list.(*windowList[A, Out])
 	dst = binary.BigEndian.AppendUint64(dst, uint64(l.wake))
 	if c.more {
 		dst = binary.AppendVarint(dst, int64(l.clock))
@@ -167,8 +168,8 @@ func appendWindow(dst []byte, w window.Window, from eventtime.Time) []byte {
 	return binary.AppendUvarint(dst, uint64(w.EndTime()-w.StartTime()))
 }
 
-func (c windowListCoder[A, Out]) Decode(src []byte) (l *windowList[A, Out], rest []byte, err error) {
-	l = &windowList[A, Out]{}
+func (c windowListCoder[A, Out]) Decode(src []byte) (_ anyList, rest []byte, err error) {
+	l := &windowList[A, Out]{}
 	d := varints{src: src}
 	if len(src) < 8 {
 		return l, src, fmt.Errorf("a list of windows has %d bytes", len(src))

@@ -94,7 +94,7 @@ type ViewSpec[E, T any] struct {
 // view keeps the parts of panes in a table: key is a number that rises in each window.
 type view[E, T any] struct {
 	ViewSpec[E, T]
-	table   *Table[uint64, []E]
+	table   *Table[uint64, chunk] // of []E
 	size    func(*[]E) int
 	w       eventtime.Time
 	windows map[window.Window]*viewWindow
@@ -125,12 +125,15 @@ func NewView[E, T any](s ViewSpec[E, T]) SideView {
 }
 
 func (v *view[E, T]) open(c *OpenContext, table statebackend.Table, cacheMax int64) error {
-	v.table = newTable(tableConfig[uint64, []E]{newOwnedKey(c), v.Items, v.size}, c)
+	v.table = newTable(tableConfig[uint64, chunk]{newOwnedKey(c), itemsCoder[E]{v.Items}, func(c *chunk) int {
+		items, _ := (*c).([]E) // none before it has a value
+		return v.size(&items)
+	}}, c)
 	v.table.id, v.table.max, v.table.native, v.table.tail = table, cacheMax, true, ownedTail
 	if c.Restore == nil {
 		return nil
 	}
-	return v.table.restore(func(*segment[uint64, []E]) {})
+	return v.table.restore(func(*segment[uint64, chunk]) {})
 }
 
 func (v *view[E, T]) name() string               { return v.Def.Name }
@@ -265,10 +268,11 @@ func (v *view[E, T]) items(win window.Window) ([]E, error) {
 		if e == nil {
 			return nil, fmt.Errorf("part %d is missing in the state", k)
 		}
+		items := e.acc.([]E)
 		if w.next-w.first == 1 {
-			return slices.Clip(e.acc), nil
+			return slices.Clip(items), nil
 		}
-		all = append(all, e.acc...)
+		all = append(all, items...)
 	}
 	return slices.Clip(all), nil
 }
@@ -318,4 +322,16 @@ func (v *view[E, T]) parseBlob(src []byte) ([]byte, error) {
 		v.enter(w)
 	}
 	return d.src, d.err
+}
+
+// itemsCoder is a coder of []E as chunks.
+type itemsCoder[E any] struct{ items coder.Coder[[]E] }
+
+func (c itemsCoder[E]) Append(dst []byte, items chunk) ([]byte, error) {
+	return c.items.Append(dst, items.([]E))
+}
+
+func (c itemsCoder[E]) Decode(src []byte) (chunk, []byte, error) {
+	items, rest, err := c.items.Decode(src)
+	return items, rest, err
 }

@@ -15,7 +15,7 @@ import (
 // waiting keeps elements that wait, a queue for each window, in chunks of a table: so that there may be more of them
 // than memory.
 type waiting[In any] struct {
-	table  *Table[uint64, []Element[In]]
+	table  *Table[uint64, chunk]
 	queues map[window.Window]*waitQueue
 	order  []*waitQueue   // by window
 	hold   eventtime.Time // the least of the queues; eventtime.Max if there is none
@@ -28,17 +28,20 @@ type waitQueue struct {
 	first, next uint64         // chunks
 }
 
+// chunk is a *Rows[In], or part of a view. As an interface, it makes all of them share one compiled table.
+type chunk any
+
 // chunkRows is the greatest number of elements to which a chunk grows.
 const chunkRows = 256
 
 func newWaiting[In any](codec *Codec[In], c *OpenContext, table statebackend.Table, cacheMax int64) (*waiting[In], error) {
 	q := &waiting[In]{queues: map[window.Window]*waitQueue{}, hold: eventtime.Max}
-	q.table = newTable(tableConfig[uint64, []Element[In]]{newOwnedKey(c), rowsValue[In]{codec}, Footprint[[]Element[In]]()}, c)
+	q.table = newTable(tableConfig[uint64, chunk]{newOwnedKey(c), chunkCoder[In]{codec}, chunkSizer[In]()}, c)
 	q.table.id, q.table.max, q.table.native, q.table.tail = table, cacheMax, true, ownedTail
 	if c.Restore == nil {
 		return q, nil
 	}
-	return q, q.table.restore(func(*segment[uint64, []Element[In]]) {})
+	return q, q.table.restore(func(*segment[uint64, chunk]) {})
 }
 
 // add appends elements of one window.
@@ -59,18 +62,20 @@ func (q *waiting[In]) add(rows []Element[In]) error {
 		if err != nil {
 			return err
 		}
-		if e != nil && len(e.acc)+len(rows) <= chunkRows {
-			if e.epoch != q.table.epoch {
-				if err := q.table.touch(s, e); err != nil {
-					return err
+		if e != nil {
+			if last := e.acc.(*Rows[In]); len(last.E)+len(rows) <= chunkRows {
+				if e.epoch != q.table.epoch {
+					if err := q.table.touch(s, e); err != nil {
+						return err
+					}
 				}
+				last.E = append(last.E, rows...)
+				q.table.resized(e)
+				return q.table.evict()
 			}
-			e.acc = append(e.acc, rows...)
-			q.table.resized(e)
-			return q.table.evict()
 		}
 	}
-	if err := q.table.put(s, w.next, slices.Clone(rows)); err != nil {
+	if err := q.table.put(s, w.next, &Rows[In]{E: slices.Clone(rows)}); err != nil {
 		return err
 	}
 	w.next++
@@ -100,7 +105,7 @@ func (q *waiting[In]) take(w *waitQueue) ([]Element[In], error) {
 	if err != nil {
 		return nil, fmt.Errorf("elements that wait in window %v: %w", w.win, err)
 	}
-	rows := e.acc
+	rows := e.acc.(*Rows[In]).E
 	if err := q.table.remove(s, e); err != nil {
 		return nil, err
 	}
@@ -169,21 +174,33 @@ func (k ownedKey) Decode(src []byte) (uint64, []byte, error) {
 	return binary.BigEndian.Uint64(src[len(k.anchor):]), src[len(k.anchor)+ownedTail:], nil
 }
 
-// rowsValue encodes a chunk of elements as a batch. It takes all that is left of the source.
-type rowsValue[T any] struct{ codec *Codec[T] }
+// chunkCoder encodes a chunk as a batch. It takes all that is left of the source.
+type chunkCoder[T any] struct{ codec *Codec[T] }
 
-func (r rowsValue[T]) Append(dst []byte, es []Element[T]) ([]byte, error) {
-	return r.codec.Append(dst, &Rows[T]{es})
+func (r chunkCoder[T]) Append(dst []byte, c chunk) ([]byte, error) {
+	return r.codec.Append(dst, c.(*Rows[T]))
 }
 
-func (r rowsValue[T]) Decode(src []byte) ([]Element[T], []byte, error) {
+func (r chunkCoder[T]) Decode(src []byte) (chunk, []byte, error) {
 	b, err := r.codec.Decode(src)
 	if err != nil {
 		return nil, src, err
 	}
 	es := slices.Clone(b.(*Rows[T]).E)
 	r.codec.Recycle(b)
-	return es, nil, nil
+	return &Rows[T]{es}, nil, nil
+}
+
+// chunkSizer returns the function that measures the heap memory of a chunk.
+func chunkSizer[T any]() func(*chunk) int {
+	elements := Footprint[[]Element[T]]()
+	return func(c *chunk) int {
+		rows, ok := (*c).(*Rows[T])
+		if !ok {
+			return 0 // it has no value yet
+		}
+		return int(unsafe.Sizeof(*rows)) + elements(&rows.E)
+	}
 }
 
 func elementBytes[E any]() int {

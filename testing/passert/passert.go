@@ -17,6 +17,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/millstream/millstream/internal/eventtime"
@@ -171,36 +172,53 @@ func differ[T any](encode func(T) ([]byte, error), want, got []T) error {
 	return err
 }
 
-// row is a Pane as it is kept until the end.
-type row[T any] struct {
-	Value            T
+// row is a Pane as it is kept until the end. Its value is in bytes, so that assertions of all types have one aggregation: instantiating
+// one takes the compiler a second.
+type row struct {
+	Value            []byte
 	Time, Start, End int64 // event time, ms
 	Pane             window.Pane
 }
 
 // addSteps adds what collects the elements of a and calls check at the end.
 func addSteps[T any](in sdk.PCollection[T], a Assertion[T], what string, check func(coder.Coder[T], []Pane[T]) error) {
-	rows := sdk.ParDoFunc("elements", in, func(c *sdk.ProcessContext, v T, emit *sdk.Emitter[row[T]]) error {
+	coderOf := sync.OnceValues(func() (coder.Coder[T], error) { return sdk.CoderOf[T](in.Pipeline()) })
+	rows := sdk.ParDoFunc("elements", in, func(c *sdk.ProcessContext, v T, emit *sdk.Emitter[row]) error {
 		w, p := c.Window(), c.Pane()
 		for _, keep := range a.keep {
 			if !keep(w, p) {
 				return nil
 			}
 		}
-		emit.Emit(row[T]{v, int64(eventtime.FromTime(c.Timestamp())), int64(w.StartTime()), int64(w.EndTime()), p})
+		values, err := coderOf()
+		if err != nil {
+			return err
+		}
+		b, err := values.Append(nil, v)
+		if err != nil {
+			return err
+		}
+		emit.Emit(row{b, int64(eventtime.FromTime(c.Timestamp())), int64(w.StartTime()), int64(w.EndTime()), p})
 		return nil
 	})
-	all := sdk.CombineGlobally("all", sdk.WindowInto("regardless of windows", rows, window.Global()), collect[row[T]]{})
-	sdk.ParDoFunc("check", all, func(_ *sdk.ProcessContext, rows collected[row[T]], _ *sdk.Emitter[struct{}]) error {
-		c, err := sdk.CoderOf[T](in.Pipeline())
+	all := sdk.CombineGlobally("all", sdk.WindowInto("regardless of windows", rows, window.Global()), collect{})
+	sdk.ParDoFunc("check", all, func(_ *sdk.ProcessContext, rows collected, _ *sdk.Emitter[struct{}]) error {
+		values, err := coderOf()
 		if err != nil {
 			return err
 		}
 		var got []Pane[T]
 		for _, r := range rows {
-			got = append(got, Pane[T]{r.Value, eventtime.Time(r.Time).Time(), window.New(eventtime.Time(r.Start), eventtime.Time(r.End)), r.Pane})
+			v, rest, err := values.Decode(r.Value)
+			if err == nil && len(rest) > 0 {
+				err = fmt.Errorf("%d bytes too many", len(rest))
+			}
+			if err != nil {
+				return fmt.Errorf("passert.%s at %s: an element is not decoded as it was encoded: %w", what, a.loc, err)
+			}
+			got = append(got, Pane[T]{v, eventtime.Time(r.Time).Time(), window.New(eventtime.Time(r.Start), eventtime.Time(r.End)), r.Pane})
 		}
-		if err := check(c, got); err != nil {
+		if err := check(values, got); err != nil {
 			return fmt.Errorf("passert.%s at %s%s: %w", what, a.loc, a.of, err)
 		}
 		return nil
@@ -217,19 +235,19 @@ func caller() string {
 }
 
 // collect is the CombineFn that keeps everything.
-type collect[T any] struct{}
+type collect struct{}
 
 // WithoutRetractions is what sdk says of it.
-func (collect[T]) WithoutRetractions() string {
+func (collect) WithoutRetractions() string {
 	return "an assertion does not tell them from elements: assert on sdk.Changes, of which those that take back have Retraction set"
 }
 
-func (collect[T]) CreateAccumulator() []T           { return nil }
-func (collect[T]) AddInput(a []T, v T) []T          { return append(a, v) }
-func (collect[T]) MergeAccumulators(a, b []T) []T   { return append(a, b...) }
-func (collect[T]) ExtractOutput(a []T) collected[T] { return slices.Clone(a) }
+func (collect) CreateAccumulator() []row           { return nil }
+func (collect) AddInput(a []row, v row) []row      { return append(a, v) }
+func (collect) MergeAccumulators(a, b []row) []row { return append(a, b...) }
+func (collect) ExtractOutput(a []row) collected    { return slices.Clone(a) }
 
 // collected is all elements, which the message of an assertion that fails does not begin with.
-type collected[T any] []T
+type collected []row
 
-func (c collected[T]) String() string { return fmt.Sprintf("(all %d)", len(c)) }
+func (c collected) String() string { return fmt.Sprintf("(all %d)", len(c)) }
