@@ -43,8 +43,7 @@ bin/versitygw: testing/servers/go.mod testing/servers/go.sum
 	scripts/build-servers.sh
 	@touch $@
 
-platforms: ## compile without cgo, which only rocksdb needs, here and for macOS and Windows
-	CGO_ENABLED=0 go build ./...
+platforms: ## compile for macOS and Windows, without cgo, which only rocksdb needs
 	CGO_ENABLED=0 GOOS=darwin GOARCH=arm64 go build ./...
 	CGO_ENABLED=0 GOOS=windows GOARCH=amd64 go build ./...
 
