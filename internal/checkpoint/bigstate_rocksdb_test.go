@@ -285,7 +285,7 @@ func (b *bigState) checkpoint(t *testing.T, triggered func()) passed {
 	for _, s := range snapshots {
 		for _, n := range s.Nodes {
 			if n.Keyed != nil {
-				delta, companion := int64(len(n.Keyed.Delta())), int64(len(n.Keyed.Companion()))
+				delta, companion := n.Keyed.Delta().Size(), n.Keyed.Companion().Size()
 				p.bytes += delta + companion
 				p.renewed = p.renewed || n.Keyed.Base() != nil
 				b.largestDelta, b.largestCompanion = max(b.largestDelta, delta), max(b.largestCompanion, companion)
@@ -355,8 +355,8 @@ const gcPercent = 50
 // within runs f and holds the most memory that the process takes meanwhile, beyond what it takes now, against the bound
 // that follows from the settings of b.
 //
-// In use on the heap are the cache, and while a checkpoint is taken its delta and companion: in pieces, joined for a
-// table, and joined for all. RocksDB takes a quarter above its limit at most (its own test); there may be two, one that is
+// In use on the heap are the cache, and while a checkpoint is stored its delta and companion, beside what the next one has
+// of them already. RocksDB takes a quarter above its limit at most (its own test); there may be two, one that is
 // being closed. The rest is for stacks, buffers, and what the allocators of Go and C keep.
 func (b *bigState) within(t *testing.T, f func()) {
 	defer debug.SetGCPercent(debug.SetGCPercent(gcPercent))
@@ -368,7 +368,7 @@ func (b *bigState) within(t *testing.T, f func()) {
 	f()
 	took := residentPeak(t) - before
 	const rest = 64 << 20
-	use := b.cache + 3*(b.largestDelta+b.largestCompanion)
+	use := b.cache + 2*(b.largestDelta+b.largestCompanion)
 	bound := use*(100+gcPercent)/100 + b.rocksdb*5/4 + rest
 	t.Logf("peak %.0f MiB of resident memory beyond %.0f MiB before, bound %.0f MiB: cache %.0f MiB, largest delta %.1f MiB and companion %.1f MiB, GOGC=%d, RocksDB %.0f MiB",
 		mib(took), mib(before), mib(bound), mib(b.cache), mib(b.largestDelta), mib(b.largestCompanion), gcPercent, mib(b.rocksdb))

@@ -275,10 +275,41 @@ func apply(ctx context.Context, store Store, b statebackend.Backend, d Delta) er
 	if err != nil {
 		return fmt.Errorf("delta %s of checkpoint %d: %w", d.Ref.Object, d.Checkpoint, err)
 	}
-	if err := b.Write(batch); err != nil {
+	if err := write(b, batch); err != nil {
 		return fmt.Errorf("apply the delta of checkpoint %d: %w", d.Checkpoint, err)
 	}
 	return nil
+}
+
+// restoreBytes is about what is written to a backend at once, which copies it in its own form.
+const restoreBytes = 1 << 20
+
+func write(b statebackend.Backend, batch *statebackend.Batch) error {
+	var part statebackend.Batch
+	flush := func() error {
+		defer part.Reset()
+		return b.Write(&part)
+	}
+	err := batch.Each(func(op statebackend.Op, first, second []byte) error {
+		switch op {
+		case statebackend.OpPut:
+			part.Put(first, second)
+		case statebackend.OpDelete:
+			part.Delete(first)
+		case statebackend.OpDeleteRange:
+			part.DeleteRange(statebackend.Range{Start: first, End: second})
+		default:
+			return fmt.Errorf("operation %d is unknown", op)
+		}
+		if part.Size() < restoreBytes {
+			return nil
+		}
+		return flush()
+	})
+	if err != nil {
+		return err
+	}
+	return flush()
 }
 
 // ReadAll fetches an object whole and verifies it.
@@ -287,7 +318,11 @@ func ReadAll(ctx context.Context, store Store, ref statebackend.Ref) ([]byte, er
 	if err != nil {
 		return nil, err
 	}
-	data, err := io.ReadAll(io.LimitReader(r, ref.Size+1))
+	// Memory follows what comes, not what the reference says: an object that is not what was stored is an error.
+	var buf bytes.Buffer
+	buf.Grow(int(min(ref.Size, 64<<20)) + bytes.MinRead)
+	_, err = buf.ReadFrom(io.LimitReader(r, ref.Size+1))
+	data := buf.Bytes()
 	if cerr := r.Close(); err == nil {
 		err = cerr
 	}
@@ -457,8 +492,8 @@ func (k *Keeper) known(l *lineage) map[string]statebackend.Ref {
 	return m
 }
 
-func (k *Keeper) put(ctx context.Context, checkpoint int64, name string, data []byte) (statebackend.Ref, error) {
-	ref, err := k.store.Put(ctx, checkpoint, name, bytes.NewReader(data), int64(len(data)))
+func (k *Keeper) put(ctx context.Context, checkpoint int64, name string, content statebackend.Pieces) (statebackend.Ref, error) {
+	ref, err := k.store.Put(ctx, checkpoint, name, content, content.Size())
 	if err == nil {
 		err = failpoint.Hit("mid-upload")
 	}

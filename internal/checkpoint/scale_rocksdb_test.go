@@ -389,8 +389,8 @@ func (r *scaleRig) checkpoint(t *testing.T, id int64) upload {
 	s := await(t, r, r.taken)
 	for _, n := range s.Nodes {
 		if n.Keyed != nil {
-			r.store.now.leveled = r.leveled.take(t, n.Keyed.Delta())
-			r.store.now.universal = r.universal.take(t, n.Keyed.Delta())
+			r.store.now.leveled = r.leveled.take(t, n.Keyed.Delta().Bytes())
+			r.store.now.universal = r.universal.take(t, n.Keyed.Delta().Bytes())
 			r.store.now.renewed = n.Keyed.Base() != nil
 		}
 	}

@@ -19,7 +19,8 @@ const (
 	Min Time = math.MinInt64 / 1000
 	Max Time = math.MaxInt64 / 1000
 
-	// EndOfGlobalWindow is one day before Max: a watermark at Max is past the end of every window.
+	// EndOfGlobalWindow is one day before Max: a watermark at Max is past the end of every window. No element and no
+	// watermark but Max is at it or after it, though a window may end there.
 	EndOfGlobalWindow Time = Max - 24*60*60*1000
 )
 
@@ -71,8 +72,18 @@ func NotBefore(t time.Time) Time {
 	return at
 }
 
-// OfElement converts the time of an element. It is before Max, so that a window can hold it.
-func OfElement(t time.Time) Time { return min(FromTime(t), Max-1) }
+// OfElement converts the time of an element. It is before the end of the global window, so that every window that holds it
+// has a time in it at which it ends.
+func OfElement(t time.Time) Time { return min(FromTime(t), EndOfGlobalWindow-1) }
+
+// OfWatermark is t as a watermark of a source: Max is the end of all, and before it no watermark passes an element that may
+// still come.
+func OfWatermark(t Time) Time {
+	if t < Max {
+		return min(t, EndOfGlobalWindow-1)
+	}
+	return Max
+}
 
 // Time converts to a time.Time in UTC.
 func (t Time) Time() time.Time { return time.UnixMilli(int64(t)).UTC() }

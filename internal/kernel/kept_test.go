@@ -20,7 +20,7 @@ func (k *kept) nothing() bool { return k.base == nil && len(k.deltas) == 0 }
 
 // keep takes a snapshot that is encoded. Unless complete is set, its base is not used, as if it had not been completed: the deltas must do.
 func (k *kept) keep(s KeyedSnapshot, complete bool) error {
-	k.deltas = append(k.deltas, bytes.Clone(s.Delta()))
+	k.deltas = append(k.deltas, s.Delta().Bytes())
 	if s.Base() == nil {
 		return nil
 	}
@@ -29,7 +29,7 @@ func (k *kept) keep(s KeyedSnapshot, complete bool) error {
 		err = s.Base().Release()
 	}
 	if err == nil && complete {
-		k.base, k.deltas = &savedBase{handle, bytes.Clone(s.Companion())}, nil
+		k.base, k.deltas = &savedBase{handle, s.Companion().Bytes()}, nil
 	}
 	return err
 }

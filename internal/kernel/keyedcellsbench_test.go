@@ -75,7 +75,7 @@ func benchMapCell(tb *testing.B, n int64, way string) {
 		if _, err := s.Keyed.Encode(1 << 30); err != nil {
 			tb.Fatal(err)
 		}
-		bytes += len(s.Keyed.Delta())
+		bytes += int(s.Keyed.Delta().Size())
 	}
 	put(0, n)
 	checkpoint()

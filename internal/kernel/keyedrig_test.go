@@ -165,7 +165,7 @@ func (g *keyedRig) restore() {
 	if _, err := s.Keyed.Encode(1 << 30); err != nil {
 		g.t.Fatal(err)
 	}
-	g.deltas = append(g.deltas, s.Keyed.Delta()...)
+	g.deltas = append(g.deltas, s.Keyed.Delta().Bytes()...)
 	if err := g.open(s.Blob); err != nil {
 		g.t.Fatal(err)
 	}

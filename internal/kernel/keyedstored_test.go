@@ -117,7 +117,7 @@ func (s *storedCells) write(t *testing.T) (blob, delta []byte) {
 	if _, err := p.Keyed.Encode(1 << 30); err != nil {
 		t.Fatal(err)
 	}
-	return p.Blob, bytes.Clone(p.Keyed.Delta())
+	return p.Blob, p.Keyed.Delta().Bytes()
 }
 
 // State that an earlier version has stored is read back: docs/format/cells.md and keyed-state.md.

@@ -313,7 +313,7 @@ func (o *sourceOp[T, S]) polled(status connector.Status, n int) Polled {
 		}
 	}
 	if active {
-		o.w = max(o.w, least)
+		o.w = max(o.w, eventtime.OfWatermark(least))
 	}
 	return Polled{Status: status, Records: n, Watermark: o.w, Inactive: open && !active}
 }

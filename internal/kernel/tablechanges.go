@@ -1,13 +1,9 @@
 package kernel
 
-import (
-	"slices"
-
-	"github.com/millstream/millstream/statebackend"
-)
+import "github.com/millstream/millstream/statebackend"
 
 // changes is a statebackend.Batch in pieces. A buffer of megabytes that grows copies itself at once, while no record
-// goes on; so a piece that is full is left alone, and they are joined by whoever stores them.
+// goes on; so a piece that is full is left alone.
 type changes struct {
 	full [][]byte
 	last statebackend.Batch
@@ -43,10 +39,12 @@ func (c *changes) room() {
 // Err returns the first operation's error: see statebackend.Batch.
 func (c *changes) Err() error { return c.last.Err() }
 
-// Bytes joins the pieces.
-func (c *changes) Bytes() []byte {
-	if len(c.full) == 0 {
-		return c.last.Bytes()
+// Pieces is the encoding of the operations. It belongs to c.
+func (c *changes) Pieces() statebackend.Pieces {
+	p := make(statebackend.Pieces, 0, len(c.full)+1)
+	p = append(p, c.full...)
+	if c.last.Size() > 0 {
+		p = append(p, c.last.Bytes())
 	}
-	return slices.Concat(append(slices.Clip(c.full), c.last.Bytes())...)
+	return p
 }

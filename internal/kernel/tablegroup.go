@@ -15,8 +15,8 @@ type groupSnapshot struct {
 // cutPart is a *tableSnapshot of any type.
 type cutPart interface {
 	Encode(budget int) (done bool, err error)
-	Delta() []byte
-	Companion() []byte
+	Delta() statebackend.Pieces
+	Companion() statebackend.Pieces
 }
 
 // cutTable is a *Table of any type.
@@ -56,8 +56,8 @@ func (g *groupSnapshot) Encode(budget int) (bool, error) {
 }
 
 // Delta implements KeyedSnapshot.
-func (g *groupSnapshot) Delta() []byte {
-	var all []byte
+func (g *groupSnapshot) Delta() statebackend.Pieces {
+	var all statebackend.Pieces
 	for _, p := range g.parts {
 		all = append(all, p.Delta()...)
 	}
@@ -65,8 +65,8 @@ func (g *groupSnapshot) Delta() []byte {
 }
 
 // Companion implements KeyedSnapshot.
-func (g *groupSnapshot) Companion() []byte {
-	var all []byte
+func (g *groupSnapshot) Companion() statebackend.Pieces {
+	var all statebackend.Pieces
 	for _, p := range g.parts {
 		all = append(all, p.Companion()...)
 	}

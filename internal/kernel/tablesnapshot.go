@@ -165,10 +165,10 @@ func (p *tableSnapshot[K, A]) Encode(budget int) (bool, error) {
 }
 
 // Delta implements KeyedSnapshot.
-func (p *tableSnapshot[K, A]) Delta() []byte { return p.delta.Bytes() }
+func (p *tableSnapshot[K, A]) Delta() statebackend.Pieces { return p.delta.Pieces() }
 
 // Companion implements KeyedSnapshot.
-func (p *tableSnapshot[K, A]) Companion() []byte { return p.companion.Bytes() }
+func (p *tableSnapshot[K, A]) Companion() statebackend.Pieces { return p.companion.Pieces() }
 
 // Base implements KeyedSnapshot.
 func (p *tableSnapshot[K, A]) Base() statebackend.Snapshot { return p.base }

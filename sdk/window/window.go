@@ -32,8 +32,9 @@ func (w Window) End() time.Time { return w.end.Time() }
 func (w Window) StartTime() eventtime.Time { return w.start }
 func (w Window) EndTime() eventtime.Time   { return w.end }
 
-// MaxTimestamp is the last millisecond inside the window: the timestamp of its panes.
-func (w Window) MaxTimestamp() eventtime.Time { return w.end - 1 }
+// MaxTimestamp is the last millisecond inside the window at which there may be elements (see
+// eventtime.EndOfGlobalWindow): the timestamp of its panes.
+func (w Window) MaxTimestamp() eventtime.Time { return min(w.end, eventtime.EndOfGlobalWindow) - 1 }
 
 // Compare orders windows by end, then start: the order in which they fire.
 func (w Window) Compare(o Window) int {

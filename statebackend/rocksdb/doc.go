@@ -11,4 +11,7 @@
 //
 // The database is a cache of what checkpoints hold: it has no write-ahead log, and its directory is wiped when it is
 // opened. The state lives in the files of the last base and in what the checkpoint layer keeps besides.
+//
+// The first Open makes glibc's malloc use one arena for all threads of the process, without which RocksDB's memory is several times
+// its limit; MALLOC_ARENA_MAX in the environment overrides that.
 package rocksdb

@@ -23,6 +23,9 @@
 #include <memory>
 #include <string>
 #include <vector>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 
 using namespace rocksdb;
 
@@ -113,11 +116,21 @@ uint64_t property(DB* db, const std::string& name) {
 
 void append_u32(std::string* s, uint32_t v) { s->append(reinterpret_cast<const char*>(&v), 4); }
 
+// glibc gives each thread an arena of its own, and what is freed in one is of no use to the others: the memory of a
+// process grows to several times what RocksDB counts. So there is one, unless the user's environment says otherwise.
+void limit_arenas() {
+#ifdef __GLIBC__
+  static const bool once = std::getenv("MALLOC_ARENA_MAX") || mallopt(M_ARENA_MAX, 1);
+  (void)once;
+#endif
+}
+
 }  // namespace
 
 extern "C" {
 
 char* ms_open(const char* path, const ms_options* o, ms_db** out) {
+  limit_arenas();
   auto h = std::make_unique<ms_db>();
   h->cache = NewLRUCache(o->cache_bytes);
   Options op = options(*o, h->cache);

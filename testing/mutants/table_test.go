@@ -395,7 +395,7 @@ var mutants = []mutant{
 	{"a view goes before the main input's lateness is over", viewGo,
 		"now >= expiry(v.order[n].win, v.Lateness)", "now >= v.order[n].win.EndTime()", sided},
 	{"an evicted chunk is taken for the last", waitGo,
-		"if e != nil && len(e.acc)+len(rows) <= chunkRows {", "if len(e.acc)+len(rows) <= chunkRows {", sided},
+		"if e != nil {\n\t\t\tif last", "{\n\t\t\tif last", sided},
 	{"what is left of the queues does not hold", waitGo,
 		"	for _, o := range q.order {\n\t\tq.hold = min(q.hold, o.hold)\n\t}\n\treturn rows", "	return rows", sided},
 }

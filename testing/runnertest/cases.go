@@ -44,6 +44,7 @@ var all = []Case{
 	{Name: "CustomMergingWindows", Rows: []Row{CustomMerging}, Build: CustomMergingWindows},
 	{Name: "WindowsAfterWindows", Rows: []Row{TimestampControl}, Build: WindowsAfterWindows},
 	{Name: "TimestampsOfElements", Rows: []Row{TimestampControl}, Build: TimestampsOfElements},
+	{Name: "EndOfTime", Rows: []Row{TimestampControl, FixedWindowing}, Build: EndOfTime},
 	{Name: "TimestampsOfPanes", Rows: []Row{TimestampControl}, Build: TimestampsOfPanes},
 	{Name: "EarliestHoldsTheWatermark", Rows: []Row{TimestampControl}, Build: EarliestHoldsTheWatermark},
 

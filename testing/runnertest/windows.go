@@ -2,6 +2,7 @@ package runnertest
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/millstream/millstream/io/memio"
@@ -153,6 +154,22 @@ func TimestampsOfElements(p *sdk.Pipeline) {
 		return nil
 	})
 	passert.Equals("times", showTimes("show", later), "same=1@1", "same=2@2", "same=3@3", "later=1@11", "later=2@12", "later=3@13", "elsewhere=1@50", "elsewhere=2@50", "elsewhere=3@50")
+}
+
+// EndOfTime: what is at or beyond the end of the global window is in its last millisecond, and comes in time however the watermark
+// is there before it.
+func EndOfTime(p *sdk.Pipeline) {
+	hours := func(n int) time.Time { return time.UnixMilli(math.MaxInt64 / 1000).Add(time.Duration(n) * time.Hour) }
+	s := script{}.At(hours(-25), of("a", 1)...).At(hours(-20), of("a", 2)...).Watermark(hours(-20)).At(hours(-18), of("a", 4)...).
+		Watermark(hours(-18)).At(hours(-1), of("a", 8)...).Watermark(hours(1)).At(hours(-25), of("a", 16)...)
+	in := read(p, s)
+	for _, c := range []sdk.TimestampCombiner{sdk.EndOfWindow, sdk.Earliest} {
+		w := sdk.WindowInto("minutes "+c.String(), in, window.Fixed(time.Minute), c)
+		sums := sdk.CombinePerKey("sum "+c.String(), w, sum{})
+		again := sdk.WindowInto("hours "+c.String(), sums, window.Fixed(time.Hour), c)
+		passert.Equals(c.String(), sdk.MapValues("sums "+c.String(), sdk.CombinePerKey("again "+c.String(), again, sum{}), func(n int64) int64 { return n }),
+			sdk.Pair("a", int64(1)), sdk.Pair("a", int64(14)))
+	}
 }
 
 // TimestampsOfPanes: the end of the window, or the earliest or latest of its elements that are not late.
