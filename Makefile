@@ -14,6 +14,7 @@ FUZZTIME ?= 30s
 given := $(GOFLAGS)
 export GOFLAGS = $(strip $(given) $(if $(TAGS),-tags=$(TAGS)))
 modules := scripts/each-module.sh
+linked = ./sdk/... ./transforms/... ./io/... ./statebackend/... ./runners/... ./testing/clustertest ./testing/connectortest ./testing/ptest
 seeds = MILLSTREAM_SEED=$(SEED) MILLSTREAM_RUNS=$(RUNS)
 
 help: ## this list
@@ -43,9 +44,9 @@ bin/versitygw: testing/servers/go.mod testing/servers/go.sum
 	scripts/build-servers.sh
 	@touch $@
 
-platforms: ## compile for macOS and Windows, without cgo, which only rocksdb needs
-	CGO_ENABLED=0 GOOS=darwin GOARCH=arm64 go build ./...
-	CGO_ENABLED=0 GOOS=windows GOARCH=amd64 go build ./...
+platforms: ## compile what users link for macOS and Windows, without cgo, which only rocksdb needs
+	CGO_ENABLED=0 GOOS=darwin GOARCH=arm64 go build $(linked)
+	CGO_ENABLED=0 GOOS=windows GOARCH=amd64 go build $(linked)
 
 demo: ## flights on the distributed runner with RocksDB, killed on the way; the answer is compared with a plain loop's
 	scripts/install-deps.sh demo
