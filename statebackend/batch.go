@@ -1,8 +1,12 @@
 package statebackend
 
 import (
+	"bufio"
+	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"io"
 	"slices"
 )
 
@@ -82,6 +86,21 @@ func (b *Batch) DeleteRange(r Range) {
 	}
 }
 
+// Add adds an operation as ReadBatch and Each tell it, and returns Err.
+func (b *Batch) Add(op Op, first, second []byte) error {
+	switch op {
+	case OpPut:
+		b.Put(first, second)
+	case OpDelete:
+		b.Delete(first)
+	case OpDeleteRange:
+		b.DeleteRange(Range{first, second})
+	default:
+		b.err = errors.Join(b.err, fmt.Errorf("operation %d is unknown", op))
+	}
+	return b.err
+}
+
 // Len returns the number of operations.
 func (b *Batch) Len() int { return b.n }
 
@@ -98,19 +117,25 @@ func (b *Batch) Reset() { b.buf, b.n, b.err = b.buf[:0], 0, nil }
 // nothing.
 func (b *Batch) Err() error { return b.err }
 
-// Bytes is the encoding of the operations, which ParseBatch reads: for each its kind, then the length (uvarint) and
+// Bytes is the encoding of the operations, which ReadBatch reads: for each its kind, then the length (uvarint) and
 // bytes of both arguments (docs/format/delta.md). It belongs to b.
 func (b *Batch) Bytes() []byte { return b.buf }
 
-// ParseBatch makes a Batch of the bytes of another. It takes src over, and checks it: bytes that no Batch could have are
-// an error, so that what a damaged checkpoint says does not reach a backend.
-func ParseBatch(src []byte) (*Batch, error) {
-	b := &Batch{buf: src}
-	for at := 0; at < len(src); b.n++ {
-		op := Op(src[at])
-		at++
+// ReadBatch reads what Bytes returned, as it comes, and calls do with each operation, up to the first error, which it returns. It
+// checks it: bytes that no Batch could have are an error, so that what a damaged checkpoint says does not reach a backend. The bytes
+// are valid until do returns. Memory follows what comes, not the lengths in it.
+func ReadBatch(r io.Reader, do func(op Op, first, second []byte) error) error {
+	src := bufio.NewReaderSize(r, 64<<10)
+	var args [2]bytes.Buffer
+	for n := 0; ; n++ {
+		op, err := src.ReadByte()
+		if err == io.EOF {
+			return nil
+		} else if err != nil {
+			return err
+		}
 		var limits [2]uint64
-		switch op {
+		switch Op(op) {
 		case OpPut:
 			limits = [2]uint64{MaxKeyBytes, MaxValueBytes}
 		case OpDelete:
@@ -118,22 +143,32 @@ func ParseBatch(src []byte) (*Batch, error) {
 		case OpDeleteRange:
 			limits = [2]uint64{MaxKeyBytes, MaxKeyBytes}
 		default:
-			return nil, fmt.Errorf("parse batch: operation %d at byte %d is unknown", op, at-1)
+			return fmt.Errorf("read batch: operation %d is of the unknown kind %d", n, op)
 		}
-		var args [2][]byte
 		for k, limit := range limits {
-			n, w := binary.Uvarint(src[at:])
-			if w <= 0 || n > uint64(len(src)-at-w) || n > limit {
-				return nil, fmt.Errorf("parse batch: argument %d of operation %d, at byte %d, has a wrong length", k, b.n, at)
+			args[k].Reset()
+			size, err := binary.ReadUvarint(src)
+			if err == nil && size > limit {
+				err = fmt.Errorf("its length is %d, more than %d", size, limit)
 			}
-			args[k] = src[at+w : at+w+int(n)]
-			at += w + int(n)
+			if err == nil {
+				_, err = io.CopyN(&args[k], src, int64(size))
+			}
+			if err == io.EOF {
+				err = io.ErrUnexpectedEOF
+			}
+			if err != nil {
+				return fmt.Errorf("read batch: argument %d of operation %d: %w", k, n, err)
+			}
 		}
-		if op == OpDeleteRange && (Range{args[0], args[1]}).Empty() {
-			return nil, fmt.Errorf("parse batch: operation %d deletes an empty range", b.n)
+		first, second := args[0].Bytes(), args[1].Bytes()
+		if Op(op) == OpDeleteRange && (Range{first, second}).Empty() {
+			return fmt.Errorf("read batch: operation %d deletes an empty range", n)
+		}
+		if err := do(Op(op), first, second); err != nil {
+			return err
 		}
 	}
-	return b, nil
 }
 
 // Each calls do with the operations in order, up to the first error, which it returns. The bytes belong to b.

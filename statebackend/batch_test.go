@@ -1,6 +1,7 @@
 package statebackend
 
 import (
+	"bytes"
 	"encoding/hex"
 	"os"
 	"strings"
@@ -26,8 +27,9 @@ func TestBatchIsEncodedAsDocumented(t *testing.T) {
 		if got := hex.EncodeToString(b.Bytes()); got != test.want || !strings.Contains(string(page), "`"+test.want+"`") {
 			t.Errorf("encoded %s; want %s, as on the page", got, test.want)
 		}
-		if _, err := ParseBatch(b.Bytes()); err != nil {
-			t.Error(err)
+		var again Batch
+		if err := ReadBatch(bytes.NewReader(b.Bytes()), again.Add); err != nil || !bytes.Equal(again.Bytes(), b.Bytes()) {
+			t.Errorf("%s is read as %x, %v", test.want, again.Bytes(), err)
 		}
 	}
 }

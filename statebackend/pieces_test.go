@@ -2,19 +2,47 @@ package statebackend_test
 
 import (
 	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
 	"testing"
 	"testing/iotest"
 
 	"github.com/millstream/millstream/statebackend"
 )
 
+// scratch makes files in a directory.
+type scratch struct {
+	dir   string
+	files []*os.File
+}
+
+func (s *scratch) Scratch() (*os.File, error) {
+	f, err := os.CreateTemp(s.dir, "")
+	if err == nil {
+		s.files = append(s.files, f)
+	}
+	return f, err
+}
+
 func TestPiecesAreWhatTheyWereCutFrom(t *testing.T) {
 	whole := []byte("a batch in pieces")
+	s := &scratch{dir: t.TempDir()}
 	for i := range whole {
 		for k := i; k <= len(whole); k++ {
-			p := statebackend.Pieces{whole[:i], nil, whole[i:k], whole[k:]}
-			if p.Size() != int64(len(whole)) || !bytes.Equal(p.Bytes(), whole) {
-				t.Fatalf("cut at %d and %d: %d bytes, %q", i, k, p.Size(), p.Bytes())
+			var p, rest statebackend.Pieces
+			p.Add(whole[:i])
+			for _, b := range [][]byte{whole[i:k], whole[k : k+(len(whole)-k)/2]} { // in one file
+				if err := p.Write(s, b); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := rest.Write(s, whole[k+(len(whole)-k)/2:]); err != nil {
+				t.Fatal(err)
+			}
+			p.Append(&rest)
+			if p.Size() != int64(len(whole)) {
+				t.Fatalf("cut at %d and %d: %d bytes", i, k, p.Size())
 			}
 			for from := range whole {
 				for to := from; to <= len(whole); to++ {
@@ -24,20 +52,47 @@ func TestPiecesAreWhatTheyWereCutFrom(t *testing.T) {
 					}
 				}
 			}
+			if err := iotest.TestReader(&readerAt{&p, 0}, whole); err != nil {
+				t.Error(err)
+			}
+			if err := p.Close(); err != nil {
+				t.Error(err)
+			}
 		}
 	}
-	p := statebackend.Pieces{whole[:3], whole[3:]}
-	if err := iotest.TestReader(&readerAt{p, 0}, whole); err != nil {
-		t.Error(err)
+	for _, f := range s.files {
+		if err := f.Close(); !errors.Is(err, os.ErrClosed) {
+			t.Fatalf("a file is open after Close: %v", err)
+		}
 	}
+}
+
+func TestPiecesReportWhatCannotBeKept(t *testing.T) {
+	var p statebackend.Pieces
 	if _, err := p.ReadAt(make([]byte, 1), -1); err == nil {
 		t.Error("a negative offset is read")
+	}
+	if err := p.Write(&scratch{dir: filepath.Join(t.TempDir(), "missing")}, []byte("x")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("written without a file: %v", err)
+	}
+	s := &scratch{dir: t.TempDir()}
+	if err := p.Write(s, []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := p.Write(s, []byte("y")); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("written to a closed file: %v", err)
+	}
+	if _, err := p.ReadAt(make([]byte, 1), 0); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("read from a closed file: %v", err)
 	}
 }
 
 // readerAt reads with many calls of ReadAt.
 type readerAt struct {
-	p  statebackend.Pieces
+	p  *statebackend.Pieces
 	at int64
 }
 

@@ -355,8 +355,8 @@ const gcPercent = 50
 // within runs f and holds the most memory that the process takes meanwhile, beyond what it takes now, against the bound
 // that follows from the settings of b.
 //
-// In use on the heap are the cache, and while a checkpoint is stored its delta and companion, beside what the next one has
-// of them already. RocksDB takes a quarter above its limit at most (its own test); there may be two, one that is
+// In use on the heap are the cache, and of the delta and companion of the checkpoint that is stored, and of the delta of the next, an
+// eighth of the cache each, with a few pieces: the rest is in files. RocksDB takes a quarter above its limit at most (its own test); there may be two, one that is
 // being closed. The rest is for stacks, buffers, and what the allocators of Go and C keep.
 func (b *bigState) within(t *testing.T, f func()) {
 	defer debug.SetGCPercent(debug.SetGCPercent(gcPercent))
@@ -368,7 +368,7 @@ func (b *bigState) within(t *testing.T, f func()) {
 	f()
 	took := residentPeak(t) - before
 	const rest = 64 << 20
-	use := b.cache + 2*(b.largestDelta+b.largestCompanion)
+	use := b.cache*11/8 + 4<<20
 	bound := use*(100+gcPercent)/100 + b.rocksdb*5/4 + rest
 	t.Logf("peak %.0f MiB of resident memory beyond %.0f MiB before, bound %.0f MiB: cache %.0f MiB, largest delta %.1f MiB and companion %.1f MiB, GOGC=%d, RocksDB %.0f MiB",
 		mib(took), mib(before), mib(bound), mib(b.cache), mib(b.largestDelta), mib(b.largestCompanion), gcPercent, mib(b.rocksdb))

@@ -12,9 +12,9 @@
 package checkpoint
 
 import (
-	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -266,43 +266,35 @@ func (c *Checkpoint) Open(ctx context.Context, store Store, driver statebackend.
 	return b, nil
 }
 
+// apply writes a delta to a backend, as it comes: what is wrong with it is found before its end, or there, and then the backend is
+// not used.
 func apply(ctx context.Context, store Store, b statebackend.Backend, d Delta) error {
-	data, err := ReadAll(ctx, store, d.Ref)
+	err := func() error {
+		r, err := store.Fetch(ctx, d.Ref)
+		if err != nil {
+			return err
+		}
+		err = write(b, newVerifier(r, d.Ref))
+		return errors.Join(err, r.Close())
+	}()
 	if err != nil {
-		return fmt.Errorf("read the delta of checkpoint %d: %w", d.Checkpoint, err)
-	}
-	batch, err := statebackend.ParseBatch(data)
-	if err != nil {
-		return fmt.Errorf("delta %s of checkpoint %d: %w", d.Ref.Object, d.Checkpoint, err)
-	}
-	if err := write(b, batch); err != nil {
 		return fmt.Errorf("apply the delta of checkpoint %d: %w", d.Checkpoint, err)
 	}
 	return nil
 }
 
-// restoreBytes is about what is written to a backend at once, which copies it in its own form.
+// restoreBytes is about what is written to a backend at once.
 const restoreBytes = 1 << 20
 
-func write(b statebackend.Backend, batch *statebackend.Batch) error {
+func write(b statebackend.Backend, r io.Reader) error {
 	var part statebackend.Batch
 	flush := func() error {
 		defer part.Reset()
 		return b.Write(&part)
 	}
-	err := batch.Each(func(op statebackend.Op, first, second []byte) error {
-		switch op {
-		case statebackend.OpPut:
-			part.Put(first, second)
-		case statebackend.OpDelete:
-			part.Delete(first)
-		case statebackend.OpDeleteRange:
-			part.DeleteRange(statebackend.Range{Start: first, End: second})
-		default:
-			return fmt.Errorf("operation %d is unknown", op)
-		}
-		if part.Size() < restoreBytes {
-			return nil
+	err := statebackend.ReadBatch(r, func(op statebackend.Op, first, second []byte) error {
+		if err := part.Add(op, first, second); err != nil || part.Size() < restoreBytes {
+			return err
 		}
 		return flush()
 	})
@@ -312,23 +304,36 @@ func write(b statebackend.Backend, batch *statebackend.Batch) error {
 	return flush()
 }
 
-// ReadAll fetches an object whole and verifies it.
+// verifier reads what was stored under a reference. At its end it fails unless it is that.
+type verifier struct {
+	r    io.Reader
+	ref  statebackend.Ref
+	size int64
+	crc  uint32
+}
+
+func newVerifier(r io.Reader, ref statebackend.Ref) *verifier {
+	return &verifier{r: io.LimitReader(r, ref.Size+1), ref: ref}
+}
+
+func (v *verifier) Read(b []byte) (int, error) {
+	n, err := v.r.Read(b)
+	v.size, v.crc = v.size+int64(n), statebackend.Checksum(v.crc, b[:n])
+	if err == io.EOF && (v.size != v.ref.Size || v.crc != v.ref.CRC32C) {
+		err = fmt.Errorf("%s is not what was stored: %d bytes, checksum %08x; want %d, %08x", v.ref.Object, v.size, v.crc, v.ref.Size, v.ref.CRC32C)
+	}
+	return n, err
+}
+
+// ReadAll fetches an object whole and verifies it. Its memory follows what comes, not what the reference says.
 func ReadAll(ctx context.Context, store Store, ref statebackend.Ref) ([]byte, error) {
 	r, err := store.Fetch(ctx, ref)
 	if err != nil {
 		return nil, err
 	}
-	// Memory follows what comes, not what the reference says: an object that is not what was stored is an error.
-	var buf bytes.Buffer
-	buf.Grow(int(min(ref.Size, 64<<20)) + bytes.MinRead)
-	_, err = buf.ReadFrom(io.LimitReader(r, ref.Size+1))
-	data := buf.Bytes()
+	data, err := io.ReadAll(newVerifier(r, ref))
 	if cerr := r.Close(); err == nil {
 		err = cerr
-	}
-	if err == nil && (int64(len(data)) != ref.Size || statebackend.Checksum(0, data) != ref.CRC32C) {
-		err = fmt.Errorf("%s is not what was stored: %d bytes, checksum %08x; want %d, %08x",
-			ref.Object, len(data), statebackend.Checksum(0, data), ref.Size, ref.CRC32C)
 	}
 	return data, err
 }
@@ -439,7 +444,8 @@ func (k *Keeper) persistKeyed(ctx context.Context, s *engine.SubtaskSnapshot, n 
 	d := Delta{Checkpoint: s.Checkpoint}
 	var err error
 	changes := n.Keyed.Delta()
-	if len(changes) > 0 {
+	size := changes.Size()
+	if size > 0 {
 		if d.Ref, err = k.put(ctx, s.Checkpoint, "delta", changes); err != nil {
 			return nil, err
 		}
@@ -456,7 +462,7 @@ func (k *Keeper) persistKeyed(ctx context.Context, s *engine.SubtaskSnapshot, n 
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if len(changes) > 0 {
+	if size > 0 {
 		l.unconfirmed = append(l.unconfirmed, d)
 		l.deltas++
 		l.deltaBytes += d.Ref.Size
@@ -492,8 +498,11 @@ func (k *Keeper) known(l *lineage) map[string]statebackend.Ref {
 	return m
 }
 
-func (k *Keeper) put(ctx context.Context, checkpoint int64, name string, content statebackend.Pieces) (statebackend.Ref, error) {
+func (k *Keeper) put(ctx context.Context, checkpoint int64, name string, content *statebackend.Pieces) (statebackend.Ref, error) {
 	ref, err := k.store.Put(ctx, checkpoint, name, content, content.Size())
+	if cerr := content.Close(); err == nil {
+		err = cerr
+	}
 	if err == nil {
 		err = failpoint.Hit("mid-upload")
 	}

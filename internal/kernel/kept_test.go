@@ -3,6 +3,7 @@ package kernel
 import (
 	"bytes"
 	"context"
+	"io"
 
 	"github.com/millstream/millstream/statebackend"
 	"github.com/millstream/millstream/statebackend/memory"
@@ -20,7 +21,7 @@ func (k *kept) nothing() bool { return k.base == nil && len(k.deltas) == 0 }
 
 // keep takes a snapshot that is encoded. Unless complete is set, its base is not used, as if it had not been completed: the deltas must do.
 func (k *kept) keep(s KeyedSnapshot, complete bool) error {
-	k.deltas = append(k.deltas, s.Delta().Bytes())
+	k.deltas = append(k.deltas, joined(s.Delta()))
 	if s.Base() == nil {
 		return nil
 	}
@@ -29,7 +30,7 @@ func (k *kept) keep(s KeyedSnapshot, complete bool) error {
 		err = s.Base().Release()
 	}
 	if err == nil && complete {
-		k.base, k.deltas = &savedBase{handle, s.Companion().Bytes()}, nil
+		k.base, k.deltas = &savedBase{handle, joined(s.Companion())}, nil
 	}
 	return err
 }
@@ -47,13 +48,23 @@ func (k *kept) open() (statebackend.Backend, error) {
 		return nil, err
 	}
 	for _, d := range deltas {
-		batch, err := statebackend.ParseBatch(bytes.Clone(d))
+		var batch statebackend.Batch
+		err := statebackend.ReadBatch(bytes.NewReader(d), batch.Add)
 		if err == nil {
-			err = b.Write(batch)
+			err = b.Write(&batch)
 		}
 		if err != nil {
 			return nil, err
 		}
 	}
 	return b, nil
+}
+
+// joined is the encoding of a batch in pieces.
+func joined(p *statebackend.Pieces) []byte {
+	b, err := io.ReadAll(io.NewSectionReader(p, 0, p.Size()))
+	if err != nil {
+		panic(err)
+	}
+	return b
 }

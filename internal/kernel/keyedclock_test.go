@@ -407,7 +407,7 @@ func TestExpiryOfProcessingTimersIsInterruptedExactly(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			g.deltas = append(g.deltas, s.Keyed.Delta().Bytes()...)
+			g.deltas = append(g.deltas, joined(s.Keyed.Delta())...)
 			if err := g.open(s.Blob); err != nil {
 				t.Fatal(err)
 			}
@@ -556,7 +556,7 @@ func TestStateOfTheFirstVersionIsRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g.deltas = snap.Keyed.Delta().Bytes()
+	g.deltas = joined(snap.Keyed.Delta())
 	old := append([]byte{firstVersion}, g.op.wakes.horizons().append(nil)...)
 	old = append(old, 3, 2, kindCell, 1, 4, 'c', 'e', 'l', 'l', 't', 2, 5, 'e', 'v', 'e', 'n', 't')
 	if err := g.open(old); err != nil {

@@ -49,9 +49,10 @@ func (g *keyedRig) open(blob []byte) error {
 	if err != nil {
 		g.t.Fatal(err)
 	}
-	batch, err := statebackend.ParseBatch(bytes.Clone(g.deltas))
+	var batch statebackend.Batch
+	err = statebackend.ReadBatch(bytes.NewReader(g.deltas), batch.Add)
 	if err == nil {
-		err = b.Write(batch)
+		err = b.Write(&batch)
 	}
 	if err != nil {
 		g.t.Fatal(err)
@@ -165,7 +166,7 @@ func (g *keyedRig) restore() {
 	if _, err := s.Keyed.Encode(1 << 30); err != nil {
 		g.t.Fatal(err)
 	}
-	g.deltas = append(g.deltas, s.Keyed.Delta().Bytes()...)
+	g.deltas = append(g.deltas, joined(s.Keyed.Delta())...)
 	if err := g.open(s.Blob); err != nil {
 		g.t.Fatal(err)
 	}

@@ -59,9 +59,10 @@ func (s *storedCells) open(t *testing.T, delta, blob []byte) Operator {
 	if err != nil {
 		t.Fatal(err)
 	}
-	batch, err := statebackend.ParseBatch(bytes.Clone(delta))
+	var batch statebackend.Batch
+	err = statebackend.ReadBatch(bytes.NewReader(delta), batch.Add)
 	if err == nil {
-		err = b.Write(batch)
+		err = b.Write(&batch)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -117,7 +118,7 @@ func (s *storedCells) write(t *testing.T) (blob, delta []byte) {
 	if _, err := p.Keyed.Encode(1 << 30); err != nil {
 		t.Fatal(err)
 	}
-	return p.Blob, p.Keyed.Delta().Bytes()
+	return p.Blob, joined(p.Keyed.Delta())
 }
 
 // State that an earlier version has stored is read back: docs/format/cells.md and keyed-state.md.

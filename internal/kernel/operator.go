@@ -94,13 +94,13 @@ type KeyedSnapshot interface {
 	// Encode encodes about budget more entries and returns true when all are.
 	Encode(budget int) (done bool, err error)
 	// Delta is an encoded statebackend.Batch: what changed since the barrier before. Valid after Encode is
-	// done, like Companion.
-	Delta() statebackend.Pieces
+	// done, like Companion. Whoever has stored it closes it.
+	Delta() *statebackend.Pieces
 	// Base is the backend's snapshot if this checkpoint renews the base, else nil; Companion is then an
 	// encoded statebackend.Batch that belongs above it. The two are the whole state; Delta is not to be
 	// applied to them, but is needed should this base not be completed.
 	Base() statebackend.Snapshot
-	Companion() statebackend.Pieces
+	Companion() *statebackend.Pieces
 }
 
 // OpRestore is the state that an operator starts from.

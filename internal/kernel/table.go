@@ -130,7 +130,7 @@ func newTable[K comparable, A any](c tableConfig[K, A], o *OpenContext) *Table[K
 	return &Table[K, A]{
 		key: c.key, native: k.Native, hasher: newHasher[K](), acc: c.acc, size: c.size, keyHeap: Footprint[K](), backend: o.Backend, groups: uint64(o.Groups),
 		owned: ownedGroups(o.Subtask, o.Groups), track: o.Track, max: o.CacheMax,
-		segments: map[window.Window]*segment[K, A]{}, epoch: 1,
+		segments: map[window.Window]*segment[K, A]{}, epoch: 1, open: newChanges(o.Backend, o.CacheMax),
 	}
 }
 

@@ -395,12 +395,12 @@ func (w *tableWalk[K]) encode(budget int) error {
 		if err != nil {
 			return err
 		}
-		base = &savedBase{h, p.Companion().Bytes()}
+		base = &savedBase{h, joined(p.Companion())}
 		if err := w.restores("base and companion", base, nil); err != nil {
 			return err
 		}
 	}
-	w.deltas = append(w.deltas, p.Delta().Bytes())
+	w.deltas = append(w.deltas, joined(p.Delta()))
 	if err := w.restores(fmt.Sprintf("%d deltas", len(w.deltas)), w.base, w.deltas); err != nil {
 		return err
 	}
@@ -693,7 +693,7 @@ func TestRangeDeleteOfAWindowSparesOtherSubtasks(t *testing.T) {
 		if done, err := p.Encode(1 << 30); !done || err != nil {
 			t.Fatal(done, err)
 		}
-		deltas = append(deltas, p.Delta().Bytes())
+		deltas = append(deltas, joined(p.Delta()))
 	}
 	both, err := (&tableWalk[int64]{}).restored(nil, [][]byte{deltas[1], deltas[0]})
 	if err != nil {

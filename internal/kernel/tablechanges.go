@@ -1,12 +1,29 @@
 package kernel
 
-import "github.com/millstream/millstream/statebackend"
+import (
+	"math"
+
+	"github.com/millstream/millstream/statebackend"
+)
 
 // changes is a statebackend.Batch in pieces. A buffer of megabytes that grows copies itself at once, while no record
-// goes on; so a piece that is full is left alone.
+// goes on; so a piece that is full is left alone. What is more than max bytes lies in a file, if there is room for one: until a
+// checkpoint is stored, its changes may be as many as the state.
 type changes struct {
-	full [][]byte
-	last statebackend.Batch
+	full    statebackend.Pieces
+	last    statebackend.Batch
+	max     int64
+	scratch statebackend.Scratch // or nil
+	err     error
+}
+
+// newChanges is for a table with a cache of max bytes.
+func newChanges(b statebackend.Backend, max int64) changes {
+	s, ok := b.(statebackend.Scratch)
+	if !ok {
+		return changes{max: math.MaxInt64}
+	}
+	return changes{max: max / 8, scratch: s}
 }
 
 const pieceBytes = 256 << 10
@@ -28,23 +45,31 @@ func (c *changes) DeleteRange(r statebackend.Range) {
 
 // room begins a new piece if the last is full. One that failed is kept, for its error.
 func (c *changes) room() {
-	if c.last.Size() < pieceBytes || c.last.Err() != nil {
+	if c.last.Size() < pieceBytes || c.Err() != nil {
 		return
 	}
-	c.full = append(c.full, c.last.Bytes())
+	if c.full.Size() >= c.max {
+		if c.err = c.full.Write(c.scratch, c.last.Bytes()); c.err == nil {
+			c.last.Reset()
+		}
+		return
+	}
+	c.full.Add(c.last.Bytes())
 	c.last = statebackend.Batch{}
 	c.last.Grow(pieceBytes + pieceBytes/16)
 }
 
 // Err returns the first operation's error: see statebackend.Batch.
-func (c *changes) Err() error { return c.last.Err() }
-
-// Pieces is the encoding of the operations. It belongs to c.
-func (c *changes) Pieces() statebackend.Pieces {
-	p := make(statebackend.Pieces, 0, len(c.full)+1)
-	p = append(p, c.full...)
-	if c.last.Size() > 0 {
-		p = append(p, c.last.Bytes())
+func (c *changes) Err() error {
+	if c.err != nil {
+		return c.err
 	}
-	return p
+	return c.last.Err()
+}
+
+// finish returns the encoding of the operations. c is used no more.
+func (c *changes) finish() *statebackend.Pieces {
+	c.full.Add(c.last.Bytes())
+	c.last = statebackend.Batch{}
+	return &c.full
 }

@@ -15,8 +15,8 @@ type groupSnapshot struct {
 // cutPart is a *tableSnapshot of any type.
 type cutPart interface {
 	Encode(budget int) (done bool, err error)
-	Delta() statebackend.Pieces
-	Companion() statebackend.Pieces
+	Delta() *statebackend.Pieces
+	Companion() *statebackend.Pieces
 }
 
 // cutTable is a *Table of any type.
@@ -56,19 +56,19 @@ func (g *groupSnapshot) Encode(budget int) (bool, error) {
 }
 
 // Delta implements KeyedSnapshot.
-func (g *groupSnapshot) Delta() statebackend.Pieces {
-	var all statebackend.Pieces
+func (g *groupSnapshot) Delta() *statebackend.Pieces {
+	all := &statebackend.Pieces{}
 	for _, p := range g.parts {
-		all = append(all, p.Delta()...)
+		all.Append(p.Delta())
 	}
 	return all
 }
 
 // Companion implements KeyedSnapshot.
-func (g *groupSnapshot) Companion() statebackend.Pieces {
-	var all statebackend.Pieces
+func (g *groupSnapshot) Companion() *statebackend.Pieces {
+	all := &statebackend.Pieces{}
 	for _, p := range g.parts {
-		all = append(all, p.Companion()...)
+		all.Append(p.Companion())
 	}
 	return all
 }

@@ -81,9 +81,10 @@ func rawEntries(t *testing.T, s *step) (entries int) {
 	if done, err := taken.Keyed.Encode(1 << 30); !done || err != nil {
 		t.Fatal(done, err)
 	}
-	companion, err := statebackend.ParseBatch(taken.Keyed.Companion().Bytes())
-	must(t, err)
-	entries = companion.Len()
+	var batch statebackend.Batch
+	companion := taken.Keyed.Companion()
+	must(t, statebackend.ReadBatch(io.NewSectionReader(companion, 0, companion.Size()), batch.Add))
+	entries = batch.Len()
 	base := taken.Keyed.Base()
 	dir := filepath.Join(t.TempDir(), "copy")
 	must(t, os.CopyFS(dir, os.DirFS(base.(*snapshot).dir)))

@@ -24,6 +24,7 @@ type Driver struct{ Options }
 var (
 	_ statebackend.Driver  = Driver{}
 	_ statebackend.Backend = (*backend)(nil)
+	_ statebackend.Scratch = (*backend)(nil)
 )
 
 // Name is "rocksdb".
@@ -182,6 +183,18 @@ func (b *backend) Snapshot() (statebackend.Snapshot, error) {
 		return nil, fmt.Errorf("snapshot rocksdb state: link files into %s: %w", dir, err)
 	}
 	return &snapshot{dir: dir, keyGroups: b.keyGroups}, nil
+}
+
+// Scratch implements statebackend.Scratch: a file in Dir that goes with its last handle.
+func (b *backend) Scratch() (*os.File, error) {
+	f, err := os.CreateTemp(b.dir, "changes-")
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Remove(f.Name()); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
 }
 
 // Stats counts as memory what RocksDB's block cache holds, and the memtables, indexes and filters that are charged to
