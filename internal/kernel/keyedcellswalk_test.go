@@ -361,13 +361,17 @@ func (w *cellsWalk) checkLookups(clock cell.Clock, l *lookupIndex[string], state
 	for at, s := range states {
 		has := o.ttl.of(&s)[clock]
 		first, lag := o.ttl.first(&s, clock)
+		if clock == cell.EventTime && first >= expiry(at.win, w.naive.lateness) {
+			first = noTime // it goes with its window, whatever lookup there is
+		}
 		if has == (window.Window{}) {
-			if first != noTime && (clock != cell.EventTime || first < expiry(at.win, w.naive.lateness)) {
+			if first != noTime {
 				return fmt.Errorf("key %q: something expires at %v and there is no lookup", at.key, first)
 			}
 			continue
 		}
-		if first != noTime && has.EndTime() > first.Add(lag) {
+		// What had expired when it was written is looked at next.
+		if first != noTime && has.EndTime() > max(first, o.expiredBy(clock)+1).Add(lag) {
 			return fmt.Errorf("key %q: something expires at %v, the lookup comes at %v", at.key, first, has.EndTime())
 		}
 		if first != noTime && has.EndTime() < first {
