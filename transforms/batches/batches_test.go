@@ -250,7 +250,10 @@ func TestEachValueIsInOneBatch(t *testing.T) {
 				for i := range int64(n) {
 					script = script.At(time.UnixMilli(1000+i*10), sdk.Pair(int(i*i%11), i))
 					if i%50 == 0 {
-						script = script.Watermark(time.UnixMilli(900 + i*10)).AdvanceClock(400 * time.Millisecond)
+						script = script.Watermark(time.UnixMilli(900 + i*10))
+						if l.Within > 0 {
+							script = script.AdvanceClock(400 * time.Millisecond)
+						}
 					}
 				}
 				in := sdk.WindowInto("w", teststream.Read("in", p, script), window.Fixed(2*time.Second))
