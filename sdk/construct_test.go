@@ -2,6 +2,7 @@ package sdk_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"regexp"
 	"runtime"
@@ -92,6 +93,10 @@ func (d *sameNames) Declare(dc *sdk.Decl) {
 type oldSetup struct{ twoOutputs }
 
 func (*oldSetup) Setup(context.Context) error { return nil }
+
+type unsetOutput struct{ twoOutputs }
+
+func (*unsetOutput) Check() error { return errors.New("it has no limit: set one") }
 
 type valueFn struct{ n int }
 
@@ -284,6 +289,7 @@ func TestMistakesNameStepLineAndRemedy(t *testing.T) {
 		}, "numbers", []string{"taken"}},
 		{"signature of Setup", func(p *sdk.Pipeline) { sdk.ParDo("two", numbers(p, 1), &oldSetup{}) }, "two",
 			[]string{"*sdk_test.oldSetup.Setup is a func(context.Context) error and would never be called", "make it a func(context.Context, connector.Subtask) error"}},
+		{"Check of a DoFn", func(p *sdk.Pipeline) { sdk.ParDo("two", numbers(p, 1), &unsetOutput{}) }, "two", []string{"it has no limit: set one"}},
 		{"pointer receiver", func(p *sdk.Pipeline) { sdk.ParDo("v", numbers(p, 1), valueFn{}) }, "v",
 			[]string{"valueFn.Teardown has a pointer receiver and would never be called", "pass &sdk_test.valueFn{…}"}},
 		{"Declare of a copy", func(p *sdk.Pipeline) { sdk.ParDo("v", numbers(p, 1), lostOutput{}) }, "v",

@@ -27,14 +27,15 @@ type TimerFamily = kernel.TimerFamily
 type TimerOption = kernel.TimerOption
 
 // OutputAt makes the handler of the timer that is being set have the timestamp t, and so what it emits. While the timer is
-// pending, the watermark of the step's outputs does not pass t, so that this is not late. t must not be before the timestamp
-// of the element, or timer, that sets it; one after the end of the window becomes the window's last millisecond.
+// pending, the watermark of the step's outputs does not pass t, so that this is not late. An element or another timer of the key and
+// window may EmitAt(t) too, before it clears the timer. t must not be before the timestamp of the element, or timer, that sets
+// it; one after the end of the window becomes the window's last millisecond.
 func OutputAt(t time.Time) TimerOption { return kernel.OutputAt(t) }
 
 // KeyedDoFn processes elements with state and timers of their key and window. There is no stateful DoFn
 // without a key: it does not compile. Cells and timers are declared in Declare and kept in fields, so that it
-// has a pointer receiver; each subtask works on a shallow copy of the value given to ParDoPerKey. It may also have Setup, FinishBundle
-// and Teardown, as a DoFn may.
+// has a pointer receiver; each subtask works on a shallow copy of the value given to ParDoPerKey. It may also have Check, Setup,
+// FinishBundle and Teardown, as a DoFn may.
 type KeyedDoFn[K comparable, V, Out any] interface {
 	Declare(d *KeyedDecl)
 	ProcessElement(c *ProcessContext, key K, v V, emit *Emitter[Out]) error

@@ -26,7 +26,8 @@ type ProcessContext = kernel.ProcessContext
 // it must not be changed afterwards.
 //
 //	Emit(v T)                                       with the timestamp, window and pane of the element
-//	EmitAt(t time.Time, v T)                        with another timestamp, not before the element's
+//	EmitAt(t time.Time, v T)                        with another timestamp, not before the element's; or, in a ParDoPerKey, not before
+//	                                                what a pending timer of its key holds (see OutputAt)
 //	EmitIn(w window.Window, t time.Time, v T)       with another window too, which must not be empty
 //
 // FinishBundle has no element: it emits with EmitIn alone, at a time that is not before the earliest timestamp of the bundle, or
@@ -75,6 +76,7 @@ type Failed[T any] = kernel.Failed[T]
 // DoFn processes elements one at a time. The value given to ParDo is a prototype: each subtask works on a
 // shallow copy of its own. It may have further methods:
 //
+//	Check() error                                                 what is wrong with its settings, and what to do; called when the pipeline is built
 //	Declare(*sdk.Decl)                                            outputs and metrics; also called when the pipeline is built
 //	Setup(context.Context, sdk.Subtask) error                     once, before the first element
 //	FinishBundle(context.Context, *sdk.Emitter[Out]) error        after elements, before any watermark or checkpoint: emit, by EmitIn, what was kept back
@@ -346,7 +348,7 @@ func checkDeclare(fn any) error {
 	return nil
 }
 
-// checkLifecycle refuses a method that has a lifecycle name and a signature that nothing would call. D is
+// checkLifecycle refuses a method that has a lifecycle name and a signature that nothing would call, and what fn itself refuses. D is
 // what Declare takes.
 func checkLifecycle[Out, D any](fn any) error {
 	want := map[string]reflect.Type{
@@ -374,6 +376,9 @@ func checkLifecycle[Out, D any](fn any) error {
 				}
 			}
 		}
+	}
+	if c, ok := any(fn).(interface{ Check() error }); ok {
+		return c.Check()
 	}
 	return nil
 }

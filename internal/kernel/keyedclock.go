@@ -73,6 +73,15 @@ func (o *keyedClock[K]) release(w eventtime.Time, fired bool) {
 // Hold implements Holder.
 func (o *keyedClock[K]) Hold() eventtime.Time { return o.held }
 
+// heldInCall is where the pending timers of the key and window in hand hold the watermark, noTime if they do not. What is emitted
+// there is no later than what set them. What the call itself sets does not count: it is not before the timestamp of the call.
+func (o *keyedParDo[K, V, Out]) heldInCall() eventtime.Time {
+	if o.call.e == nil {
+		return noTime
+	}
+	return o.schema.leastHold(&o.call.e.acc)
+}
+
 // NextClock implements Clocked.
 func (o *keyedParDo[K, V, Out]) NextClock() eventtime.Time {
 	if o.overdue || !o.holds.settled(o.w) {

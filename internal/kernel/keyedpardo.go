@@ -141,6 +141,9 @@ func (o *keyedParDo[K, V, Out]) connect(outs []Output) {
 		o.failed.open(outs[len(outs)-1])
 		o.emits = append(o.emits, o.failed)
 	}
+	for _, e := range o.emits {
+		e.hold(o.heldInCall)
+	}
 }
 
 func (o *keyedParDo[K, V, Out]) openState(c *OpenContext) (err error) {

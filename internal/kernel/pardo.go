@@ -64,8 +64,9 @@ func (c *ProcessContext) Logger() *slog.Logger { return c.logger }
 type Emitter[T any] struct {
 	rows Rows[T]
 	out  Output
-	at   *elementHeader // of the element being processed; nil between calls, and in FinishBundle
-	end  *bundle        // in FinishBundle, what it finishes; else nil
+	at   *elementHeader        // of the element being processed; nil between calls, and in FinishBundle
+	end  *bundle               // in FinishBundle, what it finishes; else nil
+	held func() eventtime.Time // what the watermark of the output does not pass during the call, besides at.time; nil: nothing
 	err  error
 
 	pointers bool // T holds some
@@ -96,7 +97,7 @@ func (e *Emitter[T]) room() {
 }
 
 // EmitAt emits v with another timestamp, which must not be before that of the element: the watermark may
-// have passed it.
+// have passed it. In a keyed step it may be as early as what a pending timer of the key and window holds the watermark at.
 func (e *Emitter[T]) EmitAt(t time.Time, v T) {
 	if e.at == nil {
 		e.outside()
@@ -114,7 +115,7 @@ func (e *Emitter[T]) EmitIn(w window.Window, t time.Time, v T) {
 		e.fail(fmt.Errorf("emit in window %v, which has no time in it: it must end after it starts", w))
 		return
 	case e.at != nil:
-		if pane = e.at.pane; et < e.at.time {
+		if pane = e.at.pane; et < e.at.time && (e.held == nil || et < e.held()) {
 			e.fail(fmt.Errorf("emit at %v, before the element's timestamp %v: it could be late", et, e.at.time))
 			return
 		}
@@ -177,14 +178,16 @@ func (e *Emitter[T]) flush() error {
 // emitter is an Emitter of any type, to its operator.
 type emitter interface {
 	open(out Output)
+	hold(held func() eventtime.Time)
 	begin(at *elementHeader)
 	finish(b *bundle)
 	flush() error
 }
 
-func (e *Emitter[T]) open(out Output)         { e.out = out }
-func (e *Emitter[T]) begin(at *elementHeader) { e.at, e.end = at, nil }
-func (e *Emitter[T]) finish(b *bundle)        { e.at, e.end = nil, b }
+func (e *Emitter[T]) open(out Output)                 { e.out = out }
+func (e *Emitter[T]) hold(held func() eventtime.Time) { e.held = held }
+func (e *Emitter[T]) begin(at *elementHeader)         { e.at, e.end = at, nil }
+func (e *Emitter[T]) finish(b *bundle)                { e.at, e.end = nil, b }
 
 // Decl is what a step may declare: extra outputs and metrics. Declare is called once when the pipeline is
 // built, to learn what there is, and once in each subtask.

@@ -2,6 +2,7 @@ package direct_test
 
 import (
 	"fmt"
+	"iter"
 	"os"
 	"runtime"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"github.com/millstream/millstream/sdk/state"
 	"github.com/millstream/millstream/sdk/trigger"
 	"github.com/millstream/millstream/sdk/window"
+	"github.com/millstream/millstream/transforms/batches"
 )
 
 // benchStep is a way to the sums of BenchmarkPath that costs more than the shortest one.
@@ -47,6 +49,14 @@ var benchSteps = []benchStep{
 	{name: "cell: Value", build: only(func(in pairs) pairs { return sdk.ParDoPerKey("sum", windowed(in), &valueSum{}) })},
 	{name: "cell: Map of 10", build: only(func(in pairs) pairs { return sdk.ParDoPerKey("sum", windowed(in), &mapSum{}) })},
 	{name: "cell: Value, and a timer that moves on", build: only(func(in pairs) pairs { return sdk.ParDoPerKey("sum", windowed(in), &timerSum{}) })},
+	{name: "group by key", build: only(func(in pairs) pairs {
+		return sdk.MapValues("sum", sdk.GroupByKey("group", windowed(in)), func(vs sdk.Iterable[int64]) int64 { return totalOf(vs.All()) })
+	})},
+	{name: "batches of 10", build: only(func(in pairs) pairs { return batched(in, batches.Limits{Count: 10}) })},
+	{name: "batches of 10, or of 64 bytes, or after a minute of the clock", build: only(func(in pairs) pairs {
+		return batched(in, batches.Limits{Count: 10, Bytes: 64, Within: time.Minute})
+	})},
+	{name: "batches of 40", build: only(func(in pairs) pairs { return batched(in, batches.Limits{Count: 40}) })},
 	{name: "side view", build: func(p *sdk.Pipeline, in pairs) pairs {
 		var rates []sdk.KV[int64, int64]
 		for i := range int64(100) {
@@ -73,6 +83,17 @@ func windowed(in pairs) pairs {
 func early(in pairs, windows time.Duration, t trigger.Trigger, a sdk.Accumulation) pairs {
 	w := sdk.WindowInto("window", in, window.Fixed(windows*benchWindow*time.Millisecond), sdk.Trigger(trigger.AfterWatermark().Early(t)), a)
 	return sdk.CombinePerKey("sum", w, invertibleSum{})
+}
+
+func batched(in pairs, l batches.Limits) pairs {
+	return sdk.MapValues("sum", batches.ByKey("batch", windowed(in), l), func(vs []int64) int64 { return totalOf(slices.Values(vs)) })
+}
+
+func totalOf(vs iter.Seq[int64]) (n int64) {
+	for v := range vs {
+		n += v
+	}
+	return n
 }
 
 type invertibleSum struct{ sum }

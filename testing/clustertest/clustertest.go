@@ -13,6 +13,16 @@
 //		// compare what is in to
 //	}
 //
+// Pipelines of package ptest run on processes too, in a test binary that imports this package:
+//
+//	go test ./… -ptest.runner=distributed -ptest.backend=filesystem
+//
+// runs each twice, the second time with a worker killed if it has ptest.Crash. A worker is then a process that runs the same test from its
+// beginning, TestMain included, up to the same call of ptest.Run or Collect, counted within the test: the code of the test before
+// the call runs in each worker too. Calls before it are run there by the direct runner. So a test must come to the same calls in the same order in
+// every process, and what the pipeline is built of must be the same: no chance but that of -ptest.seed, no iteration over a map. What needs the
+// direct runner fails, and says why: SimulatedOnly, Direct, scripts that move the clock, benchmarks.
+//
 // Sinks commit in the test process: what a memio.Collector has collected can be looked at there. Most of what can
 // go wrong in a pipeline is found by package ptest, a hundred times faster; this one finds what needs processes: state
 // in variables, a build that is not the same everywhere, types without an encoding, connectors that need one machine.
@@ -53,12 +63,17 @@ func Main(m *testing.M, pipelines Pipelines) {
 	var err error
 	switch {
 	case slices.Contains(os.Args[1:], "--role=worker"):
-		err = work(os.Args[1:])
+		err = work(os.Args[1:], program(nil))
 	case os.Getenv(jobFile) != "":
 		err = lead(os.Getenv(jobFile))
 	default:
 		os.Exit(m.Run())
 	}
+	exit(err)
+}
+
+// exit ends a process of a job.
+func exit(err error) {
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "clustertest: process %d: %v\n", os.Getpid(), err)
 		os.Exit(1)
@@ -67,7 +82,7 @@ func Main(m *testing.M, pipelines Pipelines) {
 }
 
 // work runs a worker with the arguments that a coordinator starts it with.
-func work(args []string) error {
+func work(args []string, p distributed.Program) error {
 	c := distributed.Config{Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))}
 	fs := flag.NewFlagSet("worker", flag.ContinueOnError)
 	fs.String("runner", "", "")
@@ -77,11 +92,13 @@ func work(args []string) error {
 	if err := fs.Parse(args); err != nil {
 		return err
 	}
-	return distributed.RunWorker(context.Background(), c, program(nil))
+	return distributed.RunWorker(context.Background(), c, p)
 }
 
 // drivers are what keeps state. A file with the tag rocksdb adds to them.
 var drivers = map[string]statebackend.Driver{"memory": memory.Driver{}}
+
+var storages = []storage.Driver{file.Driver}
 
 // Backends are the names that Backend takes.
 func Backends() []string {
@@ -106,7 +123,7 @@ func program(args []string) distributed.Program {
 			return registered[args[0]](p, args[1:])
 		},
 		Backends: drivers,
-		Storages: []storage.Driver{file.Driver},
+		Storages: storages,
 	}
 }
 
@@ -145,7 +162,9 @@ func Interval(d time.Duration) Option { return func(c *config) { c.job.Interval 
 
 // KillWorker kills a worker, as kill -9 does, when it has taken its part of a checkpoint that is then not completed.
 // Another takes its place, and the job goes on from the checkpoint before, or from the start.
-func KillWorker() Option { return Failpoints("after-prepare=kill") }
+func KillWorker() Option { return Failpoints(killWorker) }
+
+const killWorker = "after-prepare=kill"
 
 // Failpoints arms named places, of package failpoint, in all processes of the job. Each fires once.
 func Failpoints(spec string) Option { return func(c *config) { c.failpoints = spec } }
@@ -175,10 +194,8 @@ func Try(t testing.TB, name string, args []string, opts ...Option) error {
 	if registered == nil {
 		t.Fatal("clustertest: TestMain must call clustertest.Main, for the workers are processes of this test binary")
 	}
-	c := config{job: job{
-		Args: append([]string{name}, args...), Workers: 2, Parallelism: 2, Backend: "filesystem", Mode: "aligned",
-		Cache: 64 << 20, Interval: 100 * time.Millisecond, Scratch: t.TempDir(),
-	}}
+	c := config{job: newJob(t)}
+	c.Args = append([]string{name}, args...)
 	for _, o := range opts {
 		o(&c)
 	}
@@ -194,7 +211,7 @@ func Try(t testing.TB, name string, args []string, opts ...Option) error {
 	if c.apart {
 		err = c.job.apart(t, &out)
 	} else {
-		err = c.run(t.Context(), t.Output(), &out)
+		err = c.run(t.Context(), t.Output(), program(c.Args), &out)
 	}
 	if c.outcome != nil {
 		*c.outcome = out

@@ -29,8 +29,16 @@ type job struct {
 	Result               string // file
 }
 
-// run coordinates the job in this process.
-func (j job) run(ctx context.Context, log io.Writer, out *Outcome) error {
+// newJob is what a job is told unless a test says otherwise.
+func newJob(t testing.TB) job {
+	return job{
+		Workers: 2, Parallelism: 2, Backend: "filesystem", Mode: "aligned",
+		Cache: 64 << 20, Interval: 100 * time.Millisecond, Scratch: t.TempDir(),
+	}
+}
+
+// run coordinates the job of a program in this process.
+func (j job) run(ctx context.Context, log io.Writer, p distributed.Program, out *Outcome) error {
 	return distributed.Run(ctx, distributed.Config{
 		Role: "local", Workers: j.Workers, Parallelism: j.Parallelism,
 		StateBackend: j.Backend, StateCache: j.Cache, CheckpointDir: j.Checkpoints,
@@ -38,7 +46,7 @@ func (j job) run(ctx context.Context, log io.Writer, out *Outcome) error {
 		Restore: j.Restore, Scratch: j.Scratch, Logger: slog.New(slog.NewTextHandler(log, nil)),
 		// By one goroutine, which ends with Run.
 		OnProgress: func(p coordinator.Progress) { out.Steps, out.Restored = p.Steps, p.Restored },
-	}, program(j.Args))
+	}, p)
 }
 
 // jobFile is the variable that names the file of a job to a process that is to coordinate it.
@@ -55,7 +63,7 @@ func lead(file string) error {
 		return err
 	}
 	var out Outcome
-	if err := j.run(context.Background(), os.Stderr, &out); err != nil {
+	if err := j.run(context.Background(), os.Stderr, program(j.Args), &out); err != nil {
 		return err
 	}
 	if b, err = json.Marshal(out); err != nil {

@@ -49,6 +49,7 @@ const (
 	holdsGo      = "internal/kernel/holds.go"
 	timersGo     = "internal/kernel/keyedtimers.go"
 	clockGo      = "internal/kernel/keyedclock.go"
+	pardoGo      = "internal/kernel/pardo.go"
 	asyncGo      = "internal/kernel/async.go"
 	callsGo      = "internal/engine/async.go"
 	sidesGo      = "internal/engine/sides.go"
@@ -341,6 +342,10 @@ var mutants = []mutant{
 		"if !fired || !o.holds.settled(w) {", "if !o.holds.settled(w) {", keyedSteps},
 	{"user code runs while an index is being taken apart", clockGo,
 		"done, err := o.clock.tidy(budget, o.clock.move)", "done, err := true, error(nil)", keyedSteps},
+	{"what is held for a key is held for all", clockGo,
+		"	if o.call.e == nil {\n\t\treturn noTime\n\t}\n\treturn o.schema", "	if o.call.e == nil {\n\t\treturn o.passed\n\t}\n\treturn o.schema", keyedSteps},
+	{"an element emits before what is held", pardoGo,
+		"(e.held == nil || et < e.held())", "e.held == nil", keyedSteps},
 	{"a timer sets a timer of the clock to the present", timersGo,
 		"at = max(at, o.time()+1)", "at = max(at, o.time())", keyedSteps},
 	{"what a timer of the clock sets in the past waits for its turn", timersGo,

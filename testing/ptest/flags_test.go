@@ -1,10 +1,15 @@
 package ptest
 
 import (
+	"errors"
 	"flag"
+	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 
+	"github.com/millstream/millstream/runners/direct"
+	"github.com/millstream/millstream/sdk"
 	"github.com/millstream/millstream/statebackend"
 	"github.com/millstream/millstream/statebackend/memory"
 	"github.com/millstream/millstream/testing/seeds"
@@ -36,4 +41,59 @@ func TestBackendFlagNamesADriver(t *testing.T) {
 	if _, err := backendOf("paper"); err == nil || !strings.Contains(err.Error(), "-ptest.backend=paper: this test has memory, mine") {
 		t.Errorf("error %v", err)
 	}
+	if _, err := backendOf("filesystem"); err == nil || !strings.Contains(err.Error(), "filesystem -ptest.runner=distributed") {
+		t.Errorf("error %v: the direct runner has no filesystem", err)
+	}
 }
+
+// says is a testing.TB that notes how a test failed.
+type says struct {
+	testing.TB
+	failure string
+}
+
+func (s *says) Helper() {}
+func (s *says) Fatalf(format string, args ...any) {
+	s.failure = fmt.Sprintf(format, args...)
+	runtime.Goexit()
+}
+
+func TestRunnerFlagNamesARunner(t *testing.T) {
+	was := runners
+	defer func() { runners, runnerName = was, "direct" }()
+	for _, known := range []bool{false, true} {
+		runners, runnerName = map[string]Runner{"mine": func(Job) (*direct.Result, error) { return nil, errors.New("mine ran") }}, "mine"
+		want := "mine ran"
+		if !known {
+			runnerName, want = "theirs", `-ptest.runner=theirs: this test has direct, mine; distributed needs import _ "github.com/millstream/millstream/testing/clustertest"`
+		}
+		s, done := &says{TB: t}, make(chan struct{})
+		go func() {
+			defer close(done)
+			Run(s, func(p *sdk.Pipeline) error { sdk.Create("in", p, 1); return nil })
+		}()
+		<-done
+		if !strings.Contains(s.failure, want) {
+			t.Errorf("it says %q, not %q", s.failure, want)
+		}
+	}
+}
+
+// Calls are numbered anew when a test begins again, as with -count.
+func TestCallsAreNumberedWithinATest(t *testing.T) {
+	for range 2 {
+		f := &cleans{TB: t}
+		if a, b := nextCall(f), nextCall(f); a != 0 || b != 1 {
+			t.Errorf("calls %d and %d, want 0 and 1", a, b)
+		}
+		f.end()
+	}
+}
+
+// cleans is a testing.TB that ends when it is told to.
+type cleans struct {
+	testing.TB
+	end func()
+}
+
+func (c *cleans) Cleanup(f func()) { c.end = f }

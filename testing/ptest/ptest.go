@@ -21,6 +21,7 @@
 //	-ptest.seed=7             as MILLSTREAM_SEED=7
 //	-ptest.runs=100           as MILLSTREAM_RUNS=100
 //	-ptest.backend=rocksdb    where state is kept: memory (the default), or rocksdb, with -tags rocksdb
+//	-ptest.runner=distributed on worker processes, twice, instead of all that: see clustertest, which the test must import
 package ptest
 
 import (
@@ -89,6 +90,12 @@ func runAll(t testing.TB, build func(*sdk.Pipeline) error, opts []Option, check 
 	goroutines := 2
 	if c.simulated {
 		goroutines = 0
+	}
+	if runnerName != "direct" {
+		if r, ok := c.runElsewhere(t, build, seed, check); ok {
+			return r
+		}
+		c.runs, goroutines = 1, 0
 	}
 	rnd := rand.New(rand.NewPCG(seed, 1))
 	var read int64

@@ -23,6 +23,7 @@ var all = []Case{
 	{Name: "Combine", Rows: []Row{Combining}, Build: Combine},
 	{Name: "HotKeys", Rows: []Row{Combining}, Build: HotKeys},
 	{Name: "CoGroupByKey", Rows: []Row{Grouping}, Build: CoGroupByKey},
+	{Name: "Batches", Rows: []Row{Grouping, StatefulProcessing}, Build: Batches},
 
 	{Name: "Views", Rows: []Row{SideInputs}, Build: Views},
 	{Name: "WindowedViews", Rows: []Row{SideInputs}, Build: WindowedViews},

@@ -7,7 +7,9 @@ import (
 
 	"github.com/millstream/millstream/io/memio"
 	"github.com/millstream/millstream/sdk"
+	"github.com/millstream/millstream/sdk/window"
 	"github.com/millstream/millstream/testing/passert"
+	"github.com/millstream/millstream/transforms/batches"
 	"github.com/millstream/millstream/transforms/stats"
 )
 
@@ -78,4 +80,27 @@ func CoGroupByKey(p *sdk.Pipeline) {
 		return fmt.Sprint(e.Key, e.Value.A.Len(), e.Value.B.Len(), e.Value.C.Len())
 	})
 	passert.Equals("three", three, "a2 1 2", "b1 0 1", "c0 1 0")
+}
+
+// Batches: the values of a key, so many at a time, in their order; what is left comes with the end of its window. None is late behind them.
+func Batches(p *sdk.Pipeline) {
+	s := script{}.At(at(3), of("a", 1)...).At(at(2), of("a", 2)...).At(at(5), of("b", 3)...).At(at(11), of("a", 4)...).Watermark(at(7)).
+		At(at(8), of("a", 5, 300, 6)...).Watermark(at(15)).At(at(17), of("a", 7, 8)...)
+	in := sdk.WindowInto("windows", read(p, s), window.Fixed(10*second))
+	text := func(name string, l batches.Limits) sdk.PCollection[string] {
+		var late sdk.PCollection[sdk.KV[string, []int64]]
+		behind := sdk.GroupByKey(name+": group", sdk.WindowInto(name+": ones", batches.ByKey(name, in, l), window.Fixed(second)), sdk.LateTo(&late))
+		passert.Empty(name+": late", late)
+		return sdk.ParDoFunc(name+": text", behind, func(c *sdk.ProcessContext, e sdk.KV[string, sdk.Iterable[[]int64]], emit *sdk.Emitter[string]) error {
+			for vs := range e.Value.All() {
+				emit.Emit(fmt.Sprint(e.Key, vs, "@", seconds(c.Window().Start())))
+			}
+			return nil
+		})
+	}
+	passert.Equals("by count", text("count", batches.Limits{Count: 3}), "a[1 2 5]@2", "a[300 6]@8", "b[3]@5", "a[4 7 8]@11")
+	// Varints: 300 has two bytes.
+	passert.Equals("by bytes", text("bytes", batches.Limits{Bytes: 4}), "a[1 2 5]@2", "a[300 6]@8", "b[3]@5", "a[4 7 8]@11")
+	passert.Equals("by the first of them", text("both", batches.Limits{Count: 2, Bytes: 2, Within: 3600 * second}),
+		"a[1 2]@2", "a[5]@8", "a[300]@8", "a[6]@8", "b[3]@5", "a[4 7]@11", "a[8]@17")
 }
