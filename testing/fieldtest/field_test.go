@@ -29,8 +29,9 @@ var pipelines = map[string]lined{
 	"E1": timersOfTheFirst, "E3": heldByTimers, "E5": loopingTimer,
 	"F1": readsOfABag, "F3": keysThatBeginWithEachOther, "F5": expiringValue,
 	"G1": restoredSplit, "G3": readersWithoutSplits, "G5 moves": besideOneThatMoves, "G5 unknown": besideOneThatSaysNothing,
-	"G5 idle": besideOneThatIsIdle,
-	"H1":      leftJoin, "H4": emptySideWindow, "H6": aggregatesOfNothing,
+	"G5 idle":  besideOneThatIsIdle,
+	"G silent": silentWithItsLast,
+	"H1":       leftJoin, "H4": emptySideWindow, "H6": aggregatesOfNothing,
 	"I1": keys, "I3": oddStrings, "I3 failing": failing,
 }
 

@@ -97,6 +97,25 @@ func TestFlattenWithASilentStream(t *testing.T) {
 	everywhere(t, "G5 idle", "k [0,10) a b", "k [10,20) z")
 }
 
+// silent splits fall silent with each batch that they bring.
+type silent struct{ watermark.Strategy }
+
+func (s silent) New() watermark.Generator { return silence{s.Strategy.New()} }
+
+type silence struct{ watermark.Generator }
+
+func (silence) Silent() bool { return true }
+
+func silentWithItsLast(p *sdk.Pipeline, dir string) sdk.PCollection[string] {
+	in := read("in", p, dir, silent{watermark.Monotonic()}, []event{{Value: "a", At: 1}, untilKill, {Value: "z", At: 11}, {Wait: "pane"}})
+	return watched(in, dir, "z", 0)
+}
+
+// What a split said with the batch with which it fell silent was lost. It counts, as it does of an input that becomes idle.
+func TestWatermarkOfTheBatchWithWhichASplitFallsSilent(t *testing.T) {
+	everywhere(t, "G silent", "k [0,10) a", "k [10,20) z")
+}
+
 // The rule of the group: whatever the splits, and who reads them when, nothing within the bound of its split is late, and every window has all
 // of its elements.
 func TestNothingWithinItsBoundIsLate(t *testing.T) {
