@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/millstream/millstream/runners/direct"
 	"github.com/millstream/millstream/runners/distributed/coordinator"
 	"github.com/millstream/millstream/sdk"
 	"github.com/millstream/millstream/testing/clustertest"
@@ -149,6 +150,10 @@ func TestErrorsThatAreNotUTF8EndTheJob(t *testing.T) {
 		clustertest.Run(f, "I3 failing", []string{t.TempDir()})
 	}()
 	<-done
+	_, err := direct.Run(t.Context(), "failing", func(p *sdk.Pipeline) error { failing(p, ""); return nil }, direct.Options{})
+	if err == nil || !strings.Contains(err.Error(), `step "count"`) || !strings.Contains(err.Error(), "no good: ") {
+		t.Errorf("directly it says %v", err)
+	}
 	if !strings.Contains(f.says, `step "count"`) || !strings.Contains(f.says, "no good: ") || !utf8.ValidString(f.says) {
 		t.Errorf("it says %q", f.says)
 	}
