@@ -11,10 +11,11 @@
 //	A3 | elements between sliding windows crash, or count as late | TestElementsBetweenSlidingWindowsVanish, runnertest.SlidingWindowsWithGaps | both
 //	A | no window wraps at the ends of time | TestWindowsAtTheEndsOfTime | both
 //	A | start <= t < end; sums saturate | TestWindowsHoldAnyTime, kernel.TestExpiryNeverWraps | property
+//	A | each way into a group has the same windows | TestGroupsOfAnyWindows | property
 //	B1 | sessions of two keys merge, or the gap counts twice | TestSessionsArePerKey, runnertest.Sessions | both
 //	B3 | an element whose own session is open revives one that is gone | TestClosedSessionsAreNotTouched | both
 //	B5 | a second grouping merges the sessions of different keys again | TestSessionsDoNotMergeAgain | both
-//	B | connected elements of a key, whatever their order | e2e.TestPipelinesAreTheTwinInAnyOrder, e2e.TestPipelinesAreTheTwinOnWorkersThatAreKilled, twin.TestSessionsAreConnectedElements | property
+//	B | connected elements of a key, whatever their order | TestGroupsOfAnyWindows, e2e.TestPipelinesAreTheTwinInAnyOrder, e2e.TestPipelinesAreTheTwinOnWorkersThatAreKilled, twin.TestSessionsAreConnectedElements | property
 //	C1 | each element begins the delay anew | TestDelayCountsFromTheFirstElement, runnertest.ProcessingTimeTrigger, triggering.TestScripts | direct
 //	C3 | a count fires at the end of the window; early panes wait for it | TestCountsDoNotFireAtTheEndOfTheWindow | both
 //	C5 | after a pane only the root of a trigger begins anew | TestRepeatedTriggersBeginAnewAsAWhole, triggering.TestScripts | direct
