@@ -2,6 +2,8 @@ package kernel
 
 import (
 	"context"
+	"math"
+	"strconv"
 	"testing"
 	"time"
 
@@ -62,5 +64,66 @@ func TestTimeInWhichASourceIsNotReadIsNoSilence(t *testing.T) {
 	}
 	if !idle {
 		t.Error("not idle after a second of empty reads")
+	}
+}
+
+// told is a source whose reads a test makes.
+type told struct {
+	quiet
+	batch connector.Batch[int64, int64]
+}
+
+func (s *told) Splits(context.Context) ([]int64, error) { return []int64{0, 1}, nil }
+func (s *told) SplitID(i int64) string                  { return strconv.FormatInt(i, 10) }
+func (s *told) Open(context.Context, connector.Subtask) (connector.Reader[int64, int64], error) {
+	return s, nil
+}
+func (s *told) Read(context.Context, int) (connector.Batch[int64, int64], error) { return s.batch, nil }
+
+// fallsSilent is a strategy whose splits are silent from a time on.
+type fallsSilent int64
+
+func (s fallsSilent) New() watermark.Generator { return &silence{from: int64(s), at: math.MinInt64} }
+
+type silence struct{ from, at int64 }
+
+func (s *silence) Observe(t time.Time)  { s.at = max(s.at, t.UnixMilli()) }
+func (s *silence) Watermark() time.Time { return eventtime.Clamp(eventtime.Time(s.at)).Time() }
+func (s *silence) Silent() bool         { return s.at >= s.from }
+
+// What a split says with the batch with which it falls silent was lost until one was active again.
+func TestWatermarkOfTheBatchWithWhichASplitFallsSilent(t *testing.T) {
+	positions, err := coder.Of[int64]()
+	if err != nil {
+		t.Fatal(err)
+	}
+	src := &told{}
+	op := NewSource(SourceSpec[int64, int64]{
+		Source: src, Split: positions, At: func(v int64) time.Time { return time.UnixMilli(v) }, Strategy: fallsSilent(100),
+	})
+	SetSplits[int64, int64](op, [][]byte{{0}, {1}})
+	if err := op.Open(&OpenContext{Context: t.Context(), Outputs: []Output{nowhere{}}, Subtask: connector.Subtask{Parallelism: 1}, Metrics: &Metrics{}}); err != nil {
+		t.Fatal(err)
+	}
+	for i, step := range []struct {
+		split, at int64
+		want      eventtime.Time
+		inactive  bool
+	}{
+		{0, 50, eventtime.Min, false},
+		{1, 30, 30, false},
+		{0, 110, 30, false},
+		{1, 120, 110, true}, // the least of what both have said
+		{1, 140, 110, true},
+		{0, 130, 130, true},
+	} {
+		src.batch = connector.Batch[int64, int64]{Records: []int64{step.at}, Split: step.split}
+		p, err := op.(Source).Poll(0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p.Watermark != step.want || p.Inactive != step.inactive {
+			t.Errorf("step %d, %+v: watermark %d, idle %v", i, step, p.Watermark, p.Inactive)
+		}
 	}
 }

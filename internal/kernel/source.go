@@ -299,20 +299,26 @@ func (o *sourceOp[T, S]) watchIdle(now eventtime.Time, empty bool) {
 // maxGap, in ms, is several times what an idle source waits between two reads.
 const maxGap = 100
 
-// polled works out the watermark: the least of the splits that are neither done nor idle.
+// polled works out the watermark: the least of the splits that are neither done nor idle. When all are idle it is the least of what
+// they have said, for one may have moved as it fell idle.
 func (o *sourceOp[T, S]) polled(status connector.Status, n int) Polled {
-	least, active, open := eventtime.Max, false, false
+	least, asleep, active, open := eventtime.Max, eventtime.Max, false, false
 	for _, sp := range o.splits {
-		if sp.done {
+		switch {
+		case sp.done:
 			continue
-		}
-		open = true
-		if !sp.idle {
+		case sp.idle:
+			asleep = min(asleep, sp.watermark)
+		default:
 			active = true
 			least = min(least, sp.watermark)
 		}
+		open = true
 	}
-	if active {
+	if !active {
+		least = asleep
+	}
+	if open {
 		o.w = max(o.w, eventtime.OfWatermark(least))
 	}
 	return Polled{Status: status, Records: n, Watermark: o.w, Inactive: open && !active}
