@@ -13,5 +13,5 @@
 // opened. The state lives in the files of the last base and in what the checkpoint layer keeps besides.
 //
 // The first Open makes glibc's malloc use one arena for all threads of the process, without which RocksDB's memory is several times
-// its limit; MALLOC_ARENA_MAX in the environment overrides that.
+// its limit; MALLOC_ARENA_MAX in the environment overrides that. Free pages between blocks are given back as caches turn over.
 package rocksdb
