@@ -20,6 +20,7 @@ var (
 	twins      = finder{"./testing/twin", "TestPanesIsTheTwin$|TestPanesFollow", []string{"-rapid.checks=20000"}}
 	triggers   = finder{"./internal/triggering", "Test", nil}
 	keyedSteps = finder{"./internal/kernel", "TestKeyedStep|Timer", nil}
+	endOfTime  = finder{"./testing/runnertest", "TestDirectRunner", []string{"-conformance.cases=EndOfTime"}}
 	holdIndex  = finder{"./internal/kernel", "TestHolds", nil}
 )
 
@@ -58,6 +59,7 @@ const (
 	waitGo       = "internal/kernel/sidewait.go"
 	splitGo      = "internal/kernel/split.go"
 	checkpointGo = "internal/checkpoint/checkpoint.go"
+	eventtimeGo  = "internal/eventtime/eventtime.go"
 )
 
 // mutants are the planted faults, by the invariants of docs/design/engine.md.
@@ -403,4 +405,24 @@ var mutants = []mutant{
 		"if e != nil {\n\t\t\tif last", "{\n\t\t\tif last", sided},
 	{"what is left of the queues does not hold", waitGo,
 		"	for _, o := range q.order {\n\t\tq.hold = min(q.hold, o.hold)\n\t}\n\treturn rows", "	return rows", sided},
+
+	// Time.
+	{"what fired for a watermark stays in its operator", chainGo,
+		"if o.passes() > o.out {", "if false {", finder{"./runners/direct", "TestFinishBundle", nil}},
+	{"a time between two milliseconds comes at the earlier one", eventtimeGo,
+		"at = Clamp(at + 1)", "at = Clamp(at)", finder{"./internal/eventtime", "TestNotBefore", nil}},
+	{"elements lie beyond the end of the global window", eventtimeGo,
+		"return min(FromTime(t), EndOfGlobalWindow-1)", "return min(FromTime(t), Max-1)", endOfTime},
+	{"watermarks lie beyond the end of the global window", eventtimeGo,
+		"return min(t, EndOfGlobalWindow-1)", "return t", endOfTime},
+	{"panes lie beyond the end of the global window", "sdk/window/window.go",
+		"return min(w.end, eventtime.EndOfGlobalWindow) - 1", "return w.end - 1", endOfTime},
+
+	// Changes that wait for a checkpoint.
+	{"changes that are moved out of memory are forgotten", "internal/kernel/tablechanges.go",
+		"if c.err = c.full.Write(c.scratch, c.last.Bytes()); c.err == nil {", "{", finder{"./internal/kernel", "TestChanges", nil}},
+	{"pieces in a file lie on one another", "statebackend/pieces.go",
+		"at = p.parts[n-1].at + p.parts[n-1].size", "at = p.parts[n-1].at", finder{"./statebackend", "TestPieces", nil}},
+	{"a delta that is cut off is restored", checkpointGo,
+		"if err == io.EOF && (v.size", "if err == io.EOF && false && (v.size", finder{"./internal/checkpoint", "Test", nil}},
 }

@@ -164,11 +164,19 @@ func EndOfTime(p *sdk.Pipeline) {
 		Watermark(hours(-18)).At(hours(-1), of("a", 8)...).Watermark(hours(1)).At(hours(-25), of("a", 16)...)
 	in := read(p, s)
 	for _, c := range []sdk.TimestampCombiner{sdk.EndOfWindow, sdk.Earliest} {
-		w := sdk.WindowInto("minutes "+c.String(), in, window.Fixed(time.Minute), c)
-		sums := sdk.CombinePerKey("sum "+c.String(), w, sum{})
-		again := sdk.WindowInto("hours "+c.String(), sums, window.Fixed(time.Hour), c)
-		passert.Equals(c.String(), sdk.MapValues("sums "+c.String(), sdk.CombinePerKey("again "+c.String(), again, sum{}), func(n int64) int64 { return n }),
-			sdk.Pair("a", int64(1)), sdk.Pair("a", int64(14)))
+		p.Scope(c.String(), func() {
+			sums := sdk.CombinePerKey("sums", sdk.WindowInto("minutes", in, window.Fixed(time.Minute), c), sum{})
+			passert.ForKey("of minutes", sums, "a").Equals(1, 14)
+			beyond := sdk.ParDoFunc("beyond", sums, func(c *sdk.ProcessContext, v kv, emit *sdk.Emitter[kv]) error {
+				if !c.Timestamp().Before(window.GlobalWindow.End()) {
+					emit.Emit(v)
+				}
+				return nil
+			})
+			passert.Empty("none is beyond", beyond)
+			again := sdk.CombinePerKey("again", sdk.WindowInto("hours", sums, window.Fixed(time.Hour), c), sum{})
+			passert.ForKey("of hours", again, "a").Equals(1, 14)
+		})
 	}
 }
 
