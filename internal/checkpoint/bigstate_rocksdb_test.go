@@ -116,9 +116,9 @@ type bigState struct {
 	resume chan struct{}
 
 	mu     sync.Mutex
-	seen   []bool
-	came   int64  // of these
-	twice  []bool // these came before a checkpoint that the job was restored from, and must not again; or nil
+	seen   bits
+	came   int64 // of these
+	twice  bits  // these came before a checkpoint that the job was restored from, and must not again; or nil
 	wrong  []string
 	signal int64  // firing is told when so many have come
 	latest passed // of the checkpoint in progress, when a subtask took it last
@@ -139,7 +139,7 @@ type passed struct {
 func (b *bigState) prepare(t *testing.T) {
 	b.dir = t.TempDir()
 	b.paused, b.firing, b.resume = make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{}, 1)
-	b.seen, b.signal = make([]bool, b.entries), b.ends/10
+	b.seen, b.signal = make(bits, b.entries/64+1), b.ends/10
 	b.visits.taking = &atomic.Int32{}
 	var err error
 	b.durable, err = storage.Open(t.Context(), "file://"+filepath.Join(b.dir, "checkpoints"), file.Driver)
@@ -152,6 +152,12 @@ func (b *bigState) prepare(t *testing.T) {
 	must(t, err)
 }
 
+// bits is a set of numbers: ten million take little beside what is measured.
+type bits []uint64
+
+func (b bits) has(n int64) bool { return b[n/64]>>(n%64)&1 == 1 }
+func (b bits) add(n int64)      { b[n/64] |= 1 << (n % 64) }
+
 // take compares an answer.
 func (b *bigState) take(a answer) {
 	b.mu.Lock()
@@ -160,12 +166,12 @@ func (b *bigState) take(a answer) {
 	case a.Entry < 0 || a.Entry >= b.entries || a != b.want(a.Entry):
 		b.wrong = append(b.wrong, fmt.Sprintf("%+v", a))
 		return
-	case b.twice != nil && b.twice[a.Entry]:
+	case b.twice != nil && b.twice.has(a.Entry):
 		b.wrong = append(b.wrong, fmt.Sprintf("%+v again, which had come before the checkpoint", a))
-	case b.seen[a.Entry] && b.twice == nil:
+	case b.seen.has(a.Entry) && b.twice == nil:
 		b.wrong = append(b.wrong, fmt.Sprintf("%+v twice", a))
-	case !b.seen[a.Entry]:
-		b.seen[a.Entry] = true
+	case !b.seen.has(a.Entry):
+		b.seen.add(a.Entry)
 		b.came++
 	}
 	if b.signal > 0 && b.came >= b.signal {
