@@ -125,7 +125,7 @@ func (b *Batch) Bytes() []byte { return b.buf }
 // checks it: bytes that no Batch could have are an error, so that what a damaged checkpoint says does not reach a backend. The bytes
 // are valid until do returns. Memory follows what comes, not the lengths in it.
 func ReadBatch(r io.Reader, do func(op Op, first, second []byte) error) error {
-	src := bufio.NewReaderSize(r, 64<<10)
+	src := bufio.NewReader(r)
 	var args [2]bytes.Buffer
 	for n := 0; ; n++ {
 		op, err := src.ReadByte()
