@@ -138,10 +138,26 @@ func ownedGroups(s connector.Subtask, groups int) statebackend.KeyGroupRange {
 	return statebackend.RangeOf(s.Index, s.Parallelism, groups)
 }
 
-// entryBytes is what an entry without heap memory of its own counts for: itself and its place in the map.
+// What an entry takes besides itself: three slots of the index on average, or its place in a map, and in the lists of what has
+// changed in this epoch and in the one that is encoded, with the room by which lists grow, and in that of vacant entries.
+const (
+	indexBytes = 3 * 8
+	mapBytes   = 40
+	listBytes  = 2*8*5/4 + 8
+)
+
+// entryBytes is what an entry without heap memory of its own counts for.
 func (t *Table[K, A]) entryBytes() int {
-	var e entry[K, A]
-	return int(unsafe.Sizeof(e)) + int(unsafe.Sizeof(e.key)) + 16
+	n := int(unsafe.Sizeof(entry[K, A]{}))
+	if t.native {
+		n += indexBytes
+	} else {
+		n += mapBytes
+	}
+	if t.track {
+		n += listBytes
+	}
+	return n
 }
 
 // baseBytes is what an entry of a key counts for without its accumulator's heap memory. A key that is not native is there
