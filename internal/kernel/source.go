@@ -253,7 +253,7 @@ func (o *sourceOp[T, S]) took(b connector.Batch[T, S]) error {
 			if at := o.At(v); !at.IsZero() {
 				t = eventtime.OfElement(at)
 				if sp.gen != nil {
-					sp.gen.Observe(at)
+					sp.gen.Observe(t.Time()) // within time: one beyond it would be the end of all
 				}
 			}
 			sp.greatest = max(sp.greatest, t)

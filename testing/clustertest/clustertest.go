@@ -204,7 +204,7 @@ func Try(t testing.TB, name string, args []string, opts ...Option) error {
 		t.Setenv("MILLSTREAM_FAILPOINTS_ONCE", t.TempDir())
 	}
 	if c.Backend != "memory" {
-		c.Checkpoints = "file://" + t.TempDir()
+		c.Checkpoints = fileURL(t.TempDir())
 	}
 	var out Outcome
 	var err error

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -35,6 +36,11 @@ func newJob(t testing.TB) job {
 		Workers: 2, Parallelism: 2, Backend: "filesystem", Mode: "aligned",
 		Cache: 64 << 20, Interval: 100 * time.Millisecond, Scratch: t.TempDir(),
 	}
+}
+
+// fileURL is the URL of a directory. The names of tests, which are in those of their directories, may have what a URL has not.
+func fileURL(dir string) string {
+	return (&url.URL{Scheme: "file", Path: filepath.ToSlash(dir)}).String()
 }
 
 // run coordinates the job of a program in this process.

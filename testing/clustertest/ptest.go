@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -92,6 +93,9 @@ func isBool(name string) bool {
 	return ok && b.IsBoolFlag()
 }
 
+// failedFile is made in the directory of a call by a worker whose test has failed during it.
+const failedFile = "failed"
+
 // oneCall is held by the call that runs: workers get its environment.
 var oneCall sync.Mutex
 
@@ -101,20 +105,26 @@ func runCall(j ptest.Job) (*direct.Result, error) {
 	switch {
 	case serves == nil:
 	case serves.Test == j.T.Name() && serves.N == j.Call:
-		exit(work(workerArgs, p))
+		before := j.T.Failed()
+		err := work(workerArgs, p)
+		if !before && j.T.Failed() {
+			err = errors.Join(err, os.WriteFile(filepath.Join(serves.Temp, failedFile), nil, 0o666))
+		}
+		exit(err)
 	default:
 		return nil, nil
 	}
 	if names := Backends(); !slices.Contains(names, j.Backend) {
 		return nil, fmt.Errorf("-ptest.backend=%s: this test has %s; rocksdb needs go test -tags rocksdb", j.Backend, strings.Join(names, ", "))
 	}
-	v, err := json.Marshal(call{j.T.Name(), j.Call, testArgs(os.Args[1:], j.T.Name()), j.T.TempDir()})
+	temp := j.T.TempDir()
+	v, err := json.Marshal(call{j.T.Name(), j.Call, testArgs(os.Args[1:], j.T.Name()), temp})
 	if err != nil {
 		return nil, err
 	}
 	c := newJob(j.T)
 	if j.Backend != "memory" {
-		c.Checkpoints = "file://" + j.T.TempDir()
+		c.Checkpoints = fileURL(j.T.TempDir())
 	}
 	c.Parallelism, c.Backend = j.Parallelism, j.Backend
 	if j.Overtaking {
@@ -137,6 +147,9 @@ func runCall(j ptest.Job) (*direct.Result, error) {
 			err = fmt.Errorf("%w: a worker runs the test up to this call, which it must reach too", err)
 		}
 		return nil, err
+	}
+	if _, err := os.Stat(filepath.Join(temp, failedFile)); err == nil {
+		return nil, errors.New("the test has failed in a worker, as t.Error in a step makes it, and what it said stays there: return an error instead")
 	}
 	return resultOf(out), nil
 }

@@ -67,7 +67,7 @@ func (v visits) pids(t *testing.T) (pids []string) {
 // A closure in the midst of a test runs in other processes, and its answer comes back. What comes before it may depend on another answer.
 func TestCollectRunsOnWorkers(t *testing.T) {
 	for _, backend := range clustertest.Backends() {
-		t.Run(backend+": [1/2] (a)", func(t *testing.T) {
+		t.Run(backend+": [1/2] (a) #1 100%", func(t *testing.T) {
 			onWorkers(t, backend)
 			v := newVisits(t)
 			twos := ptest.Collect(t, func(p *sdk.Pipeline) sdk.PCollection[int64] {
@@ -166,6 +166,21 @@ func TestFailuresOnWorkersFailTheTest(t *testing.T) {
 	})
 	if !strings.Contains(got, "-ptest.backend=paper: this test has filesystem, memory") {
 		t.Errorf("a backend that is none says %q", got)
+	}
+}
+
+// A step that fails the test and goes on does so in another process.
+func TestErrorsOfATestOnWorkersFailIt(t *testing.T) {
+	onWorkers(t, "memory")
+	build := func(of testing.TB) func(p *sdk.Pipeline) error {
+		return func(p *sdk.Pipeline) error {
+			sdk.Map("wrong", sdk.Create("in", p, 1), func(i int) int { of.Errorf("%d is wrong", i); return i })
+			return nil
+		}
+	}
+	got := saysOf(t, func(f testing.TB) { ptest.Run(f, build(t)) })
+	if want := "the test has failed in a worker"; !strings.Contains(got, want) {
+		t.Errorf("it says %q, not %q", got, want)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -91,7 +92,7 @@ func RerunMany(t interface{ Name() string }, seed uint64, runs int) string {
 func rerun(test, seed, more string) string {
 	parts := strings.Split(test, "/")
 	for i, p := range parts {
-		parts[i] = "^" + p + "$"
+		parts[i] = "^" + regexp.QuoteMeta(p) + "$"
 	}
 	return fmt.Sprintf("rerun: %s=%s%s go test %s -run '%s'", SeedVar, seed, more, folder(), strings.Join(parts, "/"))
 }

@@ -58,10 +58,10 @@ func said(t *testing.T, f func(testing.TB)) string {
 
 func TestAFailureSaysHowToRepeatIt(t *testing.T) {
 	t.Setenv(RunsVar, "")
-	t.Run("a part", func(t *testing.T) {
+	t.Run("a [part] (of 2)", func(t *testing.T) {
 		t.Setenv(SeedVar, "41")
 		got := said(t, func(tb testing.TB) { Each(tb, 3, func(uint64) error { return errors.New("broken") }) })
-		want := "seed 41: broken\nrerun: MILLSTREAM_SEED=41 go test ./testing/seeds -run '^TestAFailureSaysHowToRepeatIt$/^a_part$'"
+		want := "seed 41: broken\nrerun: MILLSTREAM_SEED=41 go test ./testing/seeds -run '^TestAFailureSaysHowToRepeatIt$/^a_\\[part\\]_\\(of_2\\)$'"
 		if got != want {
 			t.Errorf("it said\n%s\nand should\n%s", got, want)
 		}

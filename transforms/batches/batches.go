@@ -39,8 +39,8 @@ type Limits struct {
 // live long, above all in the global window of an unbounded input, where what is left would never come. The pane of a batch means nothing.
 //
 // Which values are together depends on the order in which they come, and by Within on the clock; each is in one batch. After a restore a
-// batch goes on where it was, also with other Limits, and one that has waited long enough meanwhile comes at once. An open batch
-// is one cell of state: one of more than 64 MiB (state.DefaultMaxBytes) fails the job.
+// batch goes on where it was, also with other Limits, and one that has waited long enough meanwhile comes at once; one without Within
+// before begins to wait with its next value. An open batch is one cell of state: one of more than 64 MiB (state.DefaultMaxBytes) fails the job.
 //
 // Values that come after the life of their window are dropped and counted: see sdk.LateTo, whose elements are pairs here. Windows that
 // merge and inputs that may have retractions are refused, as by sdk.ParDoPerKey.
@@ -69,8 +69,11 @@ type batcher[K comparable, V any] struct {
 // open is what is known of an open batch besides its values.
 type open struct {
 	Earliest int64 // timestamp, ms since the epoch
-	Bytes    int
+	Bytes    int   // uncounted if there was no limit
+	Waits    bool  // within is pending
 }
+
+const uncounted = -1
 
 // Check refuses what limits nothing.
 func (b *batcher[K, V]) Check() error {
@@ -101,6 +104,11 @@ func (b *batcher[K, V]) ProcessElement(c *sdk.ProcessContext, key K, v V, emit *
 		return err
 	}
 	o, some := b.open.Lookup()
+	if some && b.Bytes > 0 && o.Bytes == uncounted {
+		if o.Bytes, err = b.count(); err != nil {
+			return err
+		}
+	}
 	if some && b.Bytes > 0 && size > b.Bytes-o.Bytes {
 		b.emit(key, o, b.all(0), emit)
 		some = false
@@ -110,20 +118,23 @@ func (b *batcher[K, V]) ProcessElement(c *sdk.ProcessContext, key K, v V, emit *
 		o = open{Earliest: at}
 	}
 	o.Earliest = min(o.Earliest, at)
-	o.Bytes += size
+	if o.Bytes += size; b.Bytes == 0 {
+		o.Bytes = uncounted
+	}
 	if n := b.values.Len() + 1; b.Count > 0 && n >= b.Count || b.Bytes > 0 && o.Bytes >= b.Bytes {
 		b.emit(key, o, append(b.all(1), v), emit)
 		return nil
 	}
 	b.values.Add(v)
-	if !some || o != was {
-		b.open.Set(o)
-	}
 	switch {
-	case !some && b.Within > 0:
+	case b.Within > 0 && !o.Waits:
 		b.within.SetIn(b.Within)
+		o.Waits = true
 	case !some || o.Earliest < was.Earliest:
 		b.end.Set(afterAll, sdk.OutputAt(c.Timestamp()))
+	}
+	if !some || o != was {
+		b.open.Set(o)
 	}
 	return nil
 }
@@ -139,6 +150,18 @@ func (b *batcher[K, V]) size(v V) (int, error) {
 	var err error
 	b.buf, err = b.coder.Append(b.buf[:0], v)
 	return len(b.buf), err
+}
+
+// count is the encoded size of the values of the open batch.
+func (b *batcher[K, V]) count() (n int, err error) {
+	for v := range b.values.All() {
+		size, err := b.size(v)
+		if err != nil {
+			return 0, err
+		}
+		n += size
+	}
+	return n, nil
 }
 
 // all are the values of the open batch, in a slice with room for more.

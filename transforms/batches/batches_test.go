@@ -240,6 +240,30 @@ func TestAnOpenBatchGoesByNewLimits(t *testing.T) {
 	h.want("c[7]@1")
 }
 
+// What a limit needs to know of an open batch is made good when the limit comes.
+func TestAnOpenBatchGoesByALimitThatItDidNotHave(t *testing.T) {
+	h := newHarness(t, Limits{Count: 10})
+	h.put("a", 1, "1234", "1") // 5 bytes and 2
+	h.put("b", 1, "1")
+	h.fn.Limits = Limits{Bytes: 10}
+	h.put("a", 2, "123")
+	h.want("a[1234 1]@1") // would have 11
+	h.put("a", 2, "12345")
+	h.want("a[123 12345]@2")
+	h.fn.Limits = Limits{Count: 10}
+	h.put("b", 1, "12345678") // not counted
+	h.fn.Limits = Limits{Bytes: 12}
+	h.put("b", 1, "1")
+	h.want("b[1 12345678]@1") // 11, and would have 13
+	h.fn.Limits = Limits{Count: 10, Within: 5 * time.Second}
+	h.put("b", 1, "2") // begins to wait
+	h.do(h.ProcessingTime(at(4)))
+	h.put("b", 1, "3")
+	h.want()
+	h.do(h.ProcessingTime(at(5)))
+	h.want("b[1 2 3]@1")
+}
+
 // Values are in one batch each however it is run, in their order, and no batch is too large.
 func TestEachValueIsInOneBatch(t *testing.T) {
 	const n = 500
