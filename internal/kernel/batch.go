@@ -40,11 +40,31 @@ func (r *Rows[T]) Clone() Batch { return &Rows[T]{append([]Element[T](nil), r.E.
 // BatchSize is the greatest number of rows that operators put into a batch, but for what full says.
 const BatchSize = 1024
 
-// full says that rows are to be a batch. One does not end with a retraction, which what takes its place follows: an aggregation
-// that gets both at once does not fire in between.
+// full says that rows are to be a batch. One does not end between retractions and what takes their place, which follows: an
+// aggregation that gets both at once does not fire in between.
 func full[T any](rows []Element[T]) bool {
 	n := len(rows)
-	return n >= BatchSize && (n >= 2*BatchSize || !rows[n-1].Pane.Retraction())
+	if n < BatchSize {
+		return false
+	}
+	return n >= 2*BatchSize || !rows[n-1].Pane.Retraction() && (n >= BatchSize+2*maxFanOut || !unfinished(rows))
+}
+
+// maxFanOut is how many elements may be made of one, such as copies in windows, and still come in one batch.
+const maxFanOut = 256
+
+// unfinished says whether rows end with retractions, or with retractions and fewer elements: the others may follow.
+func unfinished[T any](rows []Element[T]) bool {
+	i := len(rows)
+	for i > 0 && !rows[i-1].Pane.Retraction() && len(rows)-i < maxFanOut {
+		i--
+	}
+	elements, retractions := len(rows)-i, 0
+	for i > 0 && rows[i-1].Pane.Retraction() && retractions <= elements {
+		i--
+		retractions++
+	}
+	return retractions > elements
 }
 
 // Pane is window.Pane in 8 bytes: timing (2 bits), first, last, index (30 bits), on-time index + 1 (29), retraction.

@@ -170,8 +170,10 @@ func (in *aggregateInput[K, V, A, Out]) join(o *panes[K, A, Out], b Batch) error
 			return err
 		}
 	}
+	replaces := false // what the retractions before took back
 	for i := range rows {
 		r := &rows[i]
+		replaces = r.Pane.Retraction() || i > 0 && (rows[i-1].Pane.Retraction() || replaces && together(&rows[i-1], r))
 		if o.w >= o.expiry(r.Window.EndTime()) {
 			in.late.E = append(in.late.E, *r)
 			continue
@@ -198,7 +200,7 @@ func (in *aggregateInput[K, V, A, Out]) join(o *panes[K, A, Out], b Batch) error
 			o.count(s, r.Time)
 			switch {
 			case !o.ready(s):
-			case r.Pane.Retraction(): // what takes its place may follow
+			case r.Pane.Retraction(), replaces && i+1 < len(rows) && together(r, &rows[i+1]): // what takes its place may follow
 				o.due = append(o.due, wakeKey[K]{r.Value.Key, s.win})
 			default:
 				if err := o.fire(r.Value.Key, s, true, o.hasFired(s)); err != nil {
@@ -213,8 +215,11 @@ func (in *aggregateInput[K, V, A, Out]) join(o *panes[K, A, Out], b Batch) error
 	return o.fireDue()
 }
 
-// fireDue fires the windows that a retraction has made ready, unless what took its place has done so. A batch does not
-// end between the two (see full), so that no pane has only the one.
+// together says whether a and b may be made of one pane.
+func together[T any](a, b *Element[T]) bool { return a.Pane == b.Pane && a.Time == b.Time }
+
+// fireDue fires the windows that a retraction has made ready, or a part of what takes its place, unless the last part has done so. A
+// batch does not end between them (see full), so that no pane has only the one.
 func (o *panes[K, A, Out]) fireDue() error {
 	defer func() { clear(o.due); o.due = o.due[:0] }()
 	for _, k := range o.due {

@@ -100,7 +100,7 @@ func (s *splitter[T]) spread(rows []Element[T], send func(int, Batch) error) err
 			s.open[s.next] = o
 		}
 		n := min(len(rows), max(1, BatchSize-len(o.E)))
-		for n < len(rows) && n < BatchSize && rows[n-1].Pane.Retraction() {
+		for n < len(rows) && n < BatchSize && unfinished(rows[:n]) {
 			n++
 		}
 		o.E = append(o.E, rows[:n]...)

@@ -81,3 +81,37 @@ func TestBatchesDoNotEndWithARetraction(t *testing.T) {
 		t.Errorf("%d rows of %d, at most %d in a batch", n, len(in.E), most)
 	}
 }
+
+// TestBatchesDoNotEndAmidWhatReplaces: of three retractions and three elements that take their place all come in one batch.
+func TestBatchesDoNotEndAmidWhatReplaces(t *testing.T) {
+	for _, targets := range []int{1, 2} {
+		s := Unkeyed(NewCodec[int64](coder.VarInt()))(SplitContext{Exchange: Forward, Targets: targets})
+		batches := 0
+		check := func(_ int, b Batch) error {
+			batches++
+			e := b.(*Rows[int64]).E
+			for i := range 3 {
+				if e[i].Value != int64(i) || e[len(e)-1-i].Value != int64(5-i) {
+					t.Fatalf("batch %d of %d rows begins or ends amid six that belong together", batches, len(e))
+				}
+			}
+			return nil
+		}
+		for range BatchSize {
+			var in Rows[int64]
+			for i := range int64(6) {
+				e := Element[int64]{Value: i}
+				if i < 3 {
+					e.Pane = NoPane.Retract()
+				}
+				in.E = append(in.E, e)
+			}
+			if err := s.Split(&in, check); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := s.Flush(check); err != nil || batches < 4 {
+			t.Errorf("%d batches, %v", batches, err)
+		}
+	}
+}
