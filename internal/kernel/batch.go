@@ -53,9 +53,13 @@ func full[T any](rows []Element[T]) bool {
 // maxFanOut is how many elements may be made of one, such as copies in windows, and still come in one batch.
 const maxFanOut = 256
 
-// unfinished says whether rows end with retractions, or with retractions and fewer elements: the others may follow.
+// unfinished says whether rows end with retractions, or with retractions and fewer elements: the others may follow. What takes a pane's
+// place is a pane.
 func unfinished[T any](rows []Element[T]) bool {
 	i := len(rows)
+	if rows[i-1].Pane == NoPane {
+		return false
+	}
 	for i > 0 && !rows[i-1].Pane.Retraction() && len(rows)-i < maxFanOut {
 		i--
 	}

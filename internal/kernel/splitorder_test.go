@@ -3,6 +3,8 @@ package kernel
 import (
 	"testing"
 
+	"github.com/millstream/millstream/sdk/window"
+
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/millstream/millstream/sdk/coder"
@@ -100,9 +102,9 @@ func TestBatchesDoNotEndAmidWhatReplaces(t *testing.T) {
 		for range BatchSize {
 			var in Rows[int64]
 			for i := range int64(6) {
-				e := Element[int64]{Value: i}
+				e := Element[int64]{Value: i, Pane: MakePane(window.Pane{Index: 1})}
 				if i < 3 {
-					e.Pane = NoPane.Retract()
+					e.Pane = MakePane(window.Pane{First: true}).Retract()
 				}
 				in.E = append(in.E, e)
 			}
