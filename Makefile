@@ -23,8 +23,9 @@ help: ## this list
 test: deps bin/versitygw ## all tests; installs RocksDB if it is missing (root, Debian or Ubuntu); TAGS= does without
 	$(modules) go test ./...
 
-race: deps bin/versitygw ## all tests under the race detector
-	$(modules) go test -race ./...
+race: PACKAGES ?= ./...
+race: deps bin/versitygw ## all tests under the race detector, or those of PACKAGES
+	$(if $(filter ./...,$(PACKAGES)),$(modules)) go test -race $(PACKAGES)
 
 deps:
 	$(if $(filter rocksdb,$(TAGS)),scripts/install-deps.sh)
