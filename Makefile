@@ -85,7 +85,7 @@ bench-state: ## state beyond the cache beside a loop in C++, and how long checkp
 checkpoints-at-scale: ## what checkpoints of a million entries upload, and that they restore; needs RocksDB, 2 minutes
 	go test -tags rocksdb ./internal/checkpoint -run CheckpointsCostWhatChanged -v -timeout 0 -scale.entries=1000000 -scale.changed=10000 -scale.count=120
 
-scale: ## a million sessions, ten million timers and a million windows that fire, in bounded memory; needs RocksDB, an hour
+scale: ## a million sessions, ten million timers and a million windows that fire, in bounded memory; needs RocksDB, 7 minutes
 	scripts/install-deps.sh
 	go test -tags rocksdb ./internal/checkpoint -run 'WhileWindowsFire' -v -timeout 0 -scale.windows=1000000 -scale.cache=16777216 -scale.rocksdb=33554432
 	go test -tags rocksdb ./internal/checkpoint -run 'OpenSessionsAre' -v -timeout 0 -scale.sessions=1000000 -scale.cache=16777216 -scale.rocksdb=33554432
