@@ -153,7 +153,7 @@ func AsMap[K comparable, V any](name string, in PCollection[KV[K, V]], opts ...V
 		seen := make(map[K]struct{}, len(kvs))
 		for _, kv := range kvs {
 			if _, ok := seen[kv.Key]; ok {
-				return fmt.Errorf("key %s comes twice in a pane of a map view: use AsMultimap, or combine the values of each key first", kernel.Brief(kv.Key))
+				return fmt.Errorf("key %s comes twice in a pane of a map view: use AsMultimap, or combine the values of each key first, with AccumulatingAndRetracting if each has several panes", kernel.Brief(kv.Key))
 			}
 			seen[kv.Key] = struct{}{}
 		}
