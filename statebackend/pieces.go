@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"sync"
 )
 
 // Scratch is an optional part of a Backend on disk: room for what would take too much memory until it is stored elsewhere. The
@@ -17,25 +16,15 @@ type Scratch interface{ Scratch() (*os.File, error) }
 type Pieces struct {
 	parts []piece
 	size  int64
-	files []*scratchFile // to be closed
+	files []*os.File // to be closed
 }
 
 // piece is in memory, or in a file from at.
 type piece struct {
 	size int64
 	mem  []byte
-	file *scratchFile
+	file *os.File
 	at   int64
-}
-
-type scratchFile struct {
-	*os.File
-	once sync.Once
-}
-
-func (f *scratchFile) close() (err error) {
-	f.once.Do(func() { err = f.Close() })
-	return err
 }
 
 // Add appends a piece, which is p's from now on.
@@ -53,7 +42,7 @@ func (p *Pieces) Write(s Scratch, b []byte) error {
 		if err != nil {
 			return fmt.Errorf("move changes out of memory: %w", err)
 		}
-		p.files = append(p.files, &scratchFile{File: f})
+		p.files = append(p.files, f)
 	}
 	f := p.files[len(p.files)-1]
 	at := int64(0)
@@ -109,7 +98,7 @@ func (p *Pieces) ReadAt(dst []byte, off int64) (n int, err error) {
 func (p *Pieces) Close() error {
 	var errs []error
 	for _, f := range p.files {
-		errs = append(errs, f.close())
+		errs = append(errs, f.Close())
 	}
 	return errors.Join(errs...)
 }

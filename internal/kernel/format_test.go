@@ -77,8 +77,8 @@ func TestPanesAreEncodedAsDocumented(t *testing.T) {
 	}
 	onPage(t, "panes.md", b, "00000000000007d001d00fe80703000000c801")
 	list, rest, err := c.Decode(b)
-	got, _ := list.(*windowList[int, string])
-	if err != nil || len(rest) > 0 || got == nil || got.wake != l.wake || len(got.open) != 1 || got.open[0] != l.open[0] {
+	got, ok := list.(*windowList[int, string])
+	if err != nil || !ok || len(rest) > 0 || got.wake != l.wake || len(got.open) != 1 || got.open[0] != l.open[0] {
 		t.Errorf("decoded %+v, %x, %v", got, rest, err)
 	}
 	for i := range b {

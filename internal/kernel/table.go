@@ -127,11 +127,13 @@ type tableConfig[K comparable, A any] struct {
 
 func newTable[K comparable, A any](c tableConfig[K, A], o *OpenContext) *Table[K, A] {
 	k, _ := c.key.(coder.Key[K])
-	return &Table[K, A]{
+	t := &Table[K, A]{
 		key: c.key, native: k.Native, hasher: newHasher[K](), acc: c.acc, size: c.size, keyHeap: Footprint[K](), backend: o.Backend, groups: uint64(o.Groups),
 		owned: ownedGroups(o.Subtask, o.Groups), track: o.Track, max: o.CacheMax,
-		segments: map[window.Window]*segment[K, A]{}, epoch: 1, open: newChanges(o.Backend, o.CacheMax),
+		segments: map[window.Window]*segment[K, A]{}, epoch: 1,
 	}
+	t.open = newChanges(t.backend, &t.max)
+	return t
 }
 
 func ownedGroups(s connector.Subtask, groups int) statebackend.KeyGroupRange {

@@ -1,29 +1,21 @@
 package kernel
 
-import (
-	"math"
-
-	"github.com/millstream/millstream/statebackend"
-)
+import "github.com/millstream/millstream/statebackend"
 
 // changes is a statebackend.Batch in pieces. A buffer of megabytes that grows copies itself at once, while no record
-// goes on; so a piece that is full is left alone. What is more than max bytes lies in a file, if there is room for one: until a
-// checkpoint is stored, its changes may be as many as the state.
+// goes on; so a piece that is full is left alone. What is more than an eighth of the table's cache lies in a file, if the backend has
+// room for one: until a checkpoint is stored, its changes may be as many as the state.
 type changes struct {
 	full    statebackend.Pieces
 	last    statebackend.Batch
-	max     int64
+	cache   *int64               // bytes
 	scratch statebackend.Scratch // or nil
 	err     error
 }
 
-// newChanges is for a table with a cache of max bytes.
-func newChanges(b statebackend.Backend, max int64) changes {
-	s, ok := b.(statebackend.Scratch)
-	if !ok {
-		return changes{max: math.MaxInt64}
-	}
-	return changes{max: max / 8, scratch: s}
+func newChanges(b statebackend.Backend, cache *int64) changes {
+	s, _ := b.(statebackend.Scratch)
+	return changes{cache: cache, scratch: s}
 }
 
 const pieceBytes = 256 << 10
@@ -48,7 +40,7 @@ func (c *changes) room() {
 	if c.last.Size() < pieceBytes || c.Err() != nil {
 		return
 	}
-	if c.full.Size() >= c.max {
+	if c.scratch != nil && c.full.Size() >= *c.cache/8 {
 		if c.err = c.full.Write(c.scratch, c.last.Bytes()); c.err == nil {
 			c.last.Reset()
 		}
@@ -67,7 +59,7 @@ func (c *changes) Err() error {
 	return c.last.Err()
 }
 
-// finish returns the encoding of the operations. c is used no more.
+// finish returns the encoding of the operations. There are no more.
 func (c *changes) finish() *statebackend.Pieces {
 	c.full.Add(c.last.Bytes())
 	c.last = statebackend.Batch{}

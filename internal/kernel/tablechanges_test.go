@@ -25,7 +25,8 @@ func (f *roomy) Scratch() (*os.File, error) {
 
 // TestChangesAreOneBatch: operations that fill several pieces come to the bytes of one batch, wherever they lie, and a failure stays.
 func TestChangesAreOneBatch(t *testing.T) {
-	const cache, pieces = 8 * pieceBytes, 6 // one piece is to be in memory
+	const pieces = 6
+	cache := int64(8 * pieceBytes) // one piece is to be in memory
 	for _, c := range []struct {
 		name    string
 		backend statebackend.Backend
@@ -35,7 +36,7 @@ func TestChangesAreOneBatch(t *testing.T) {
 		{"in a file", &roomy{dir: t.TempDir()}, (pieces - 2) * pieceBytes},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			changes := newChanges(c.backend, cache)
+			changes := newChanges(c.backend, &cache)
 			var want statebackend.Batch
 			value := make([]byte, 1000)
 			for i := range uint64(pieces * pieceBytes / 800) {
@@ -85,9 +86,10 @@ func inFiles(t *testing.T, dir string) (n int64) {
 
 func TestChangesKeepTheirFirstError(t *testing.T) {
 	value := make([]byte, 1000)
-	long := newChanges(nil, 0)
+	none := int64(0)
+	long := newChanges(nil, &none)
 	long.Delete(make([]byte, statebackend.MaxKeyBytes+1))
-	nowhere := newChanges(&roomy{dir: filepath.Join(t.TempDir(), "missing")}, 0)
+	nowhere := newChanges(&roomy{dir: filepath.Join(t.TempDir(), "missing")}, &none)
 	for range 3 * pieceBytes / 1000 {
 		long.Put([]byte("key"), value)
 		nowhere.Put([]byte("key"), value)

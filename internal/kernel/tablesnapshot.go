@@ -23,7 +23,6 @@ type tableSnapshot[K comparable, A any] struct {
 	base      statebackend.Snapshot // nil if another table's snapshot has it
 	delta     changes
 	companion changes
-	stored    [2]*statebackend.Pieces // delta and companion, once all is encoded
 
 	changed []*segment[K, A] // segment.pending lists the entries
 	all     []*segment[K, A] // for the companion
@@ -53,8 +52,8 @@ func (t *Table[K, A]) cut(renewBase bool) (*tableSnapshot[K, A], error) {
 	if err := t.cutFiring(); err != nil {
 		return nil, err
 	}
-	p := &tableSnapshot[K, A]{t: t, epoch: t.epoch, renew: renewBase, delta: t.open, companion: newChanges(t.backend, t.max)}
-	t.open = newChanges(t.backend, t.max)
+	p := &tableSnapshot[K, A]{t: t, epoch: t.epoch, renew: renewBase, delta: t.open, companion: newChanges(t.backend, &t.max)}
+	t.open = newChanges(t.backend, &t.max)
 	if renewBase {
 		if err := t.writeBack(); err != nil {
 			return nil, err
@@ -160,17 +159,16 @@ func (p *tableSnapshot[K, A]) Encode(budget int) (bool, error) {
 	if err := p.companion.Err(); err != nil {
 		return false, err
 	}
-	p.stored = [2]*statebackend.Pieces{p.delta.finish(), p.companion.finish()}
 	p.done, p.changed, p.all = true, nil, nil
 	p.t.pending = nil
 	return true, nil
 }
 
 // Delta implements KeyedSnapshot.
-func (p *tableSnapshot[K, A]) Delta() *statebackend.Pieces { return p.stored[0] }
+func (p *tableSnapshot[K, A]) Delta() *statebackend.Pieces { return p.delta.finish() }
 
 // Companion implements KeyedSnapshot.
-func (p *tableSnapshot[K, A]) Companion() *statebackend.Pieces { return p.stored[1] }
+func (p *tableSnapshot[K, A]) Companion() *statebackend.Pieces { return p.companion.finish() }
 
 // Base implements KeyedSnapshot.
 func (p *tableSnapshot[K, A]) Base() statebackend.Snapshot { return p.base }

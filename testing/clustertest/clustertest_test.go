@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -17,6 +16,7 @@ import (
 	"github.com/millstream/millstream/io/textio"
 	"github.com/millstream/millstream/sdk"
 	"github.com/millstream/millstream/testing/clustertest"
+	"github.com/millstream/millstream/testing/failing"
 	"github.com/millstream/millstream/testing/multiset"
 	"github.com/millstream/millstream/transforms/stats"
 )
@@ -129,35 +129,16 @@ func fails(p *sdk.Pipeline, _ []string) error {
 	return nil
 }
 
-// fatal is a testing.TB that notes how a test failed.
-type fatal struct {
-	testing.TB
-	says string
-}
-
-func (f *fatal) Helper() {}
-func (f *fatal) Fatalf(format string, args ...any) {
-	f.says = fmt.Sprintf(format, args...)
-	runtime.Goexit()
-}
-
 func TestFailureNamesWhatFailed(t *testing.T) {
 	for name, want := range map[string]string{
 		"fails": "no way", "unknown": `no pipeline ["unknown"] was given to Main`, "count": "--state-backend=paper is not part of this program",
 	} {
-		f := &fatal{TB: t}
 		var opts []clustertest.Option
 		if name == "count" {
 			opts = append(opts, clustertest.Backend("paper"))
 		}
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			clustertest.Run(f, name, nil, opts...)
-		}()
-		<-done
-		if !strings.Contains(f.says, want) {
-			t.Errorf("%s: it says %q", name, f.says)
+		if got := failing.Of(t, func(f testing.TB) { clustertest.Run(f, name, nil, opts...) }); !strings.Contains(got, want) {
+			t.Errorf("%s: it says %q", name, got)
 		}
 	}
 }

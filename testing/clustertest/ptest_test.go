@@ -17,6 +17,7 @@ import (
 	"github.com/millstream/millstream/runners/direct"
 	"github.com/millstream/millstream/sdk"
 	"github.com/millstream/millstream/testing/clustertest"
+	"github.com/millstream/millstream/testing/failing"
 	"github.com/millstream/millstream/testing/passert"
 	"github.com/millstream/millstream/testing/ptest"
 	"github.com/millstream/millstream/testing/teststream"
@@ -135,21 +136,9 @@ func (v *visitor) ProcessElement(_ *sdk.ProcessContext, i int, emit *sdk.Emitter
 	return nil
 }
 
-// saysOf is what a test says when it fails.
-func saysOf(t *testing.T, run func(testing.TB)) string {
-	f := &fatal{TB: t}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		run(f)
-	}()
-	<-done
-	return f.says
-}
-
 func TestFailuresOnWorkersFailTheTest(t *testing.T) {
 	onWorkers(t, "memory")
-	got := saysOf(t, func(t testing.TB) {
+	got := failing.Of(t, func(t testing.TB) {
 		ptest.Run(t, func(p *sdk.Pipeline) error {
 			passert.Equals("numbers", sdk.Create("in", p, 1, 2), 1, 3)
 			return nil
@@ -160,7 +149,7 @@ func TestFailuresOnWorkersFailTheTest(t *testing.T) {
 			t.Errorf("a wrong assertion says %q, not %q", got, want)
 		}
 	}
-	got = saysOf(t, func(t testing.TB) {
+	got = failing.Of(t, func(t testing.TB) {
 		onWorkers(t, "paper")
 		ptest.Run(t, func(p *sdk.Pipeline) error { sdk.Create("in", p, 1); return nil })
 	})
@@ -178,7 +167,7 @@ func TestErrorsOfATestOnWorkersFailIt(t *testing.T) {
 			return nil
 		}
 	}
-	got := saysOf(t, func(f testing.TB) { ptest.Run(f, build(t)) })
+	got := failing.Of(t, func(f testing.TB) { ptest.Run(f, build(t)) })
 	if want := "the test has failed in a worker"; !strings.Contains(got, want) {
 		t.Errorf("it says %q, not %q", got, want)
 	}
@@ -189,7 +178,7 @@ func TestACallThatNoWorkerReachesFails(t *testing.T) {
 	if os.Getenv("MILLSTREAM_PARENT_PIPE") != "" {
 		return // this is a worker
 	}
-	got := saysOf(t, func(t testing.TB) {
+	got := failing.Of(t, func(t testing.TB) {
 		ptest.Run(t, func(p *sdk.Pipeline) error { sdk.Create("in", p, 1); return nil })
 	})
 	if want := "a worker runs the test up to this call, which it must reach too"; !strings.Contains(got, want) {
@@ -211,7 +200,7 @@ func TestWhatOnlyTheDirectRunnerCanDoIsRefused(t *testing.T) {
 			})
 		},
 	} {
-		if got := saysOf(t, run); !strings.Contains(got, want) || !strings.Contains(got, "leave the flag out") {
+		if got := failing.Of(t, run); !strings.Contains(got, want) || !strings.Contains(got, "leave the flag out") {
 			t.Errorf("it says %q, not %q", got, want)
 		}
 	}

@@ -32,7 +32,7 @@ var pipelines = map[string]lined{
 	"G5 idle":  besideOneThatIsIdle,
 	"G silent": silentWithItsLast,
 	"H1":       leftJoin, "H4": emptySideWindow, "H6": aggregatesOfNothing,
-	"I1": keys, "I3": oddStrings, "I3 failing": failing,
+	"I1": keys, "I3": oddStrings, "I3 failing": failingStep,
 }
 
 func TestMain(m *testing.M) {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -17,6 +16,7 @@ import (
 	"github.com/millstream/millstream/runners/distributed/coordinator"
 	"github.com/millstream/millstream/sdk"
 	"github.com/millstream/millstream/testing/clustertest"
+	"github.com/millstream/millstream/testing/failing"
 	"github.com/millstream/millstream/testing/teststream"
 	"github.com/millstream/millstream/transforms/stats"
 )
@@ -101,8 +101,8 @@ func oddStrings(p *sdk.Pipeline, _ string) sdk.PCollection[string] {
 	return sdk.Map("line", sdk.GroupByKey("group", sdk.KeyBy("key", counted, func(s string) string { return s })), oddLine)
 }
 
-// failing has an error whose text is no UTF-8.
-func failing(p *sdk.Pipeline, _ string) sdk.PCollection[string] {
+// failingStep has an error whose text is no UTF-8.
+func failingStep(p *sdk.Pipeline, _ string) sdk.PCollection[string] {
 	return sdk.ParDo("count", sdk.Create("in", p, odd...), &countKinds{Fail: true})
 }
 
@@ -130,32 +130,14 @@ func TestStringsThatAreNotUTF8(t *testing.T) {
 	}
 }
 
-// fatal is a testing.TB that notes how a test failed.
-type fatal struct {
-	testing.TB
-	says string
-}
-
-func (f *fatal) Helper() {}
-func (f *fatal) Fatalf(format string, args ...any) {
-	f.says = fmt.Sprintf(format, args...)
-	runtime.Goexit()
-}
-
 func TestErrorsThatAreNotUTF8EndTheJob(t *testing.T) {
-	f := &fatal{TB: t}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		clustertest.Run(f, "I3 failing", []string{t.TempDir()})
-	}()
-	<-done
-	_, err := direct.Run(t.Context(), "failing", func(p *sdk.Pipeline) error { failing(p, ""); return nil }, direct.Options{})
+	says := failing.Of(t, func(f testing.TB) { clustertest.Run(f, "I3 failing", []string{t.TempDir()}) })
+	_, err := direct.Run(t.Context(), "failing", func(p *sdk.Pipeline) error { failingStep(p, ""); return nil }, direct.Options{})
 	if err == nil || !strings.Contains(err.Error(), `step "count"`) || !strings.Contains(err.Error(), "no good: ") {
 		t.Errorf("directly it says %v", err)
 	}
-	if !strings.Contains(f.says, `step "count"`) || !strings.Contains(f.says, "no good: ") || !utf8.ValidString(f.says) {
-		t.Errorf("it says %q", f.says)
+	if !strings.Contains(says, `step "count"`) || !strings.Contains(says, "no good: ") || !utf8.ValidString(says) {
+		t.Errorf("it says %q", says)
 	}
 }
 

@@ -3,6 +3,7 @@ package fieldtest
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -160,14 +161,14 @@ func (f *told) Declare(d *sdk.KeyedDecl) {
 }
 
 func (f *told) ProcessElement(_ *sdk.ProcessContext, _, v string, _ *sdk.Emitter[string]) error {
-	var tag string
-	var when int64
-	if n, _ := fmt.Sscanf(v, "set %s %d", &tag, &when); n == 2 {
-		f.timers.Set(tag, at(when))
+	if tag, clear := strings.CutPrefix(v, "clear "); clear {
+		f.timers.Clear(tag)
 		return nil
 	}
-	_, err := fmt.Sscanf(v, "clear %s", &tag)
-	f.timers.Clear(tag)
+	var tag string
+	var when int64
+	_, err := fmt.Sscanf(v, "set %s %d", &tag, &when)
+	f.timers.Set(tag, at(when))
 	return err
 }
 

@@ -3,8 +3,6 @@ package ptest
 import (
 	"errors"
 	"flag"
-	"fmt"
-	"runtime"
 	"strings"
 	"testing"
 
@@ -12,6 +10,7 @@ import (
 	"github.com/millstream/millstream/sdk"
 	"github.com/millstream/millstream/statebackend"
 	"github.com/millstream/millstream/statebackend/memory"
+	"github.com/millstream/millstream/testing/failing"
 	"github.com/millstream/millstream/testing/seeds"
 )
 
@@ -46,18 +45,6 @@ func TestBackendFlagNamesADriver(t *testing.T) {
 	}
 }
 
-// says is a testing.TB that notes how a test failed.
-type says struct {
-	testing.TB
-	failure string
-}
-
-func (s *says) Helper() {}
-func (s *says) Fatalf(format string, args ...any) {
-	s.failure = fmt.Sprintf(format, args...)
-	runtime.Goexit()
-}
-
 func TestRunnerFlagNamesARunner(t *testing.T) {
 	was := runners
 	defer func() { runners, runnerName = was, "direct" }()
@@ -67,14 +54,9 @@ func TestRunnerFlagNamesARunner(t *testing.T) {
 		if !known {
 			runnerName, want = "theirs", `-ptest.runner=theirs: this test has direct, mine; distributed needs import _ "github.com/millstream/millstream/testing/clustertest"`
 		}
-		s, done := &says{TB: t}, make(chan struct{})
-		go func() {
-			defer close(done)
-			Run(s, func(p *sdk.Pipeline) error { sdk.Create("in", p, 1); return nil })
-		}()
-		<-done
-		if !strings.Contains(s.failure, want) {
-			t.Errorf("it says %q, not %q", s.failure, want)
+		got := failing.Of(t, func(t testing.TB) { Run(t, func(p *sdk.Pipeline) error { sdk.Create("in", p, 1); return nil }) })
+		if !strings.Contains(got, want) {
+			t.Errorf("it says %q, not %q", got, want)
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/millstream/millstream/sdk"
 	"github.com/millstream/millstream/sdk/state"
 	"github.com/millstream/millstream/sdk/window"
+	"github.com/millstream/millstream/testing/failing"
 	"github.com/millstream/millstream/testing/ptest"
 )
 
@@ -121,7 +122,7 @@ func TestKeyedDoFnErrorsAndLateElements(t *testing.T) {
 	if err := h.Watermark(time.UnixMilli(999)); err == nil || !strings.Contains(err.Error(), "moves back") {
 		t.Errorf("error %v", err)
 	}
-	failure := failureOf(t, func(t testing.TB) {
+	failure := failing.Of(t, func(t testing.TB) {
 		h := ptest.KeyedDoFn(t, &visits{})
 		if err := h.Watermark(time.UnixMilli(1000)); err != nil {
 			t.Error(err)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"regexp"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -17,34 +16,11 @@ import (
 	"github.com/millstream/millstream/sdk"
 	"github.com/millstream/millstream/sdk/watermark"
 	"github.com/millstream/millstream/sdk/window"
+	"github.com/millstream/millstream/testing/failing"
 	"github.com/millstream/millstream/testing/ptest"
 	"github.com/millstream/millstream/testing/seeds"
 	"github.com/millstream/millstream/transforms/stats"
 )
-
-// recordingT is a testing.TB that notes how a test failed.
-type recordingT struct {
-	testing.TB
-	failure string
-}
-
-func (t *recordingT) Helper() {}
-func (t *recordingT) Fatalf(format string, args ...any) {
-	t.failure = fmt.Sprintf(format, args...)
-	runtime.Goexit()
-}
-
-// failureOf is the message with which a test fails, or "".
-func failureOf(t *testing.T, test func(testing.TB)) string {
-	r := &recordingT{TB: t}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		test(r)
-	}()
-	<-done
-	return r.failure
-}
 
 func TestCollectSortsValues(t *testing.T) {
 	got := ptest.Collect(t, func(p *sdk.Pipeline) sdk.PCollection[int64] {
@@ -82,7 +58,7 @@ func (m *memory) ProcessElement(_ *sdk.ProcessContext, _ int64, emit *sdk.Emitte
 }
 
 func TestStateOutsideOfCheckpointsIsFound(t *testing.T) {
-	failure := failureOf(t, func(t testing.TB) {
+	failure := failing.Of(t, func(t testing.TB) {
 		ptest.Collect(t, func(p *sdk.Pipeline) sdk.PCollection[int64] {
 			return sdk.ParDo("number", sdk.Create[int64]("in", p, 7, 7, 7, 7, 7, 7, 7, 7), &memory{})
 		}, ptest.RestoreEvery(2))
@@ -97,7 +73,7 @@ func TestCrashesFindStateOutsideOfCheckpoints(t *testing.T) {
 	build := func(p *sdk.Pipeline) sdk.PCollection[int64] {
 		return sdk.ParDo("number", sdk.Create[int64]("in", p, 7, 7, 7, 7, 7, 7, 7, 7), &memory{})
 	}
-	if failure := failureOf(t, func(t testing.TB) { ptest.Collect(t, build, ptest.RestoreEvery(0), ptest.Runs(3)) }); failure != "" {
+	if failure := failing.Of(t, func(t testing.TB) { ptest.Collect(t, build, ptest.RestoreEvery(0), ptest.Runs(3)) }); failure != "" {
 		t.Fatalf("without a crash: %s", failure)
 	}
 	calls := 0
@@ -111,7 +87,7 @@ func TestCrashesFindStateOutsideOfCheckpoints(t *testing.T) {
 	if !seeds.Given() && calls <= 30*4 {
 		t.Errorf("%d calls for 4 elements in 30 runs: no crash took anything back", calls)
 	}
-	if failure := failureOf(t, func(t testing.TB) {
+	if failure := failing.Of(t, func(t testing.TB) {
 		ptest.Collect(t, build, ptest.RestoreEvery(3), ptest.Crash(), ptest.Runs(30))
 	}); !strings.Contains(failure, "another answer than in the first run") {
 		t.Errorf("failure: %s", failure)
@@ -126,7 +102,7 @@ func TestFailureSaysHowToRepeatIt(t *testing.T) {
 	t.Setenv(seeds.RunsVar, "")
 	var failure string
 	t.Run("sub", func(t *testing.T) {
-		failure = failureOf(t, func(t testing.TB) { ptest.Collect(t, build) })
+		failure = failing.Of(t, func(t testing.TB) { ptest.Collect(t, build) })
 	})
 	for _, want := range []string{`step "never"`, "no way", `run 1, simulated`, "MILLSTREAM_RUNS=3 go test ./testing/ptest -run '^TestFailureSaysHowToRepeatIt$/^sub$'"} {
 		if !strings.Contains(failure, want) {
@@ -265,15 +241,15 @@ func TestHarnessOfADoFn(t *testing.T) {
 
 func TestHarnessRefusesWhatParDoRefuses(t *testing.T) {
 	var nothing *classify
-	failure := failureOf(t, func(t testing.TB) { ptest.DoFn(fatal{t.(*recordingT)}, nothing) })
+	failure := failing.Of(t, func(t testing.TB) { ptest.DoFn(t, nothing) })
 	if !strings.Contains(failure, "nil *ptest_test.classify") {
 		t.Errorf("failure: %q", failure)
 	}
-	failure = failureOf(t, func(t testing.TB) { ptest.DoFn(fatal{t.(*recordingT)}, &classify{}) })
+	failure = failing.Of(t, func(t testing.TB) { ptest.DoFn(t, &classify{}) })
 	if !strings.Contains(failure, "no limit") {
 		t.Errorf("failure: %q", failure)
 	}
-	failure = failureOf(t, func(t testing.TB) {
+	failure = failing.Of(t, func(t testing.TB) {
 		h := ptest.DoFn(t, &classify{Limit: 1, stopped: new(int)})
 		ptest.OutputOf[string](h, "huge")
 	})
@@ -281,11 +257,6 @@ func TestHarnessRefusesWhatParDoRefuses(t *testing.T) {
 		t.Errorf("failure: %q", failure)
 	}
 }
-
-// fatal lets Fatal end in Fatalf.
-type fatal struct{ *recordingT }
-
-func (t fatal) Fatal(args ...any) { t.Fatalf("%s", fmt.Sprint(args...)) }
 
 func TestNaNIsTheSameInAllRuns(t *testing.T) {
 	got := ptest.Collect(t, func(p *sdk.Pipeline) sdk.PCollection[float64] {

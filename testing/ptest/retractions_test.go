@@ -12,6 +12,7 @@ import (
 	"github.com/millstream/millstream/sdk"
 	"github.com/millstream/millstream/sdk/trigger"
 	"github.com/millstream/millstream/sdk/window"
+	"github.com/millstream/millstream/testing/failing"
 	"github.com/millstream/millstream/testing/passert"
 	"github.com/millstream/millstream/testing/ptest"
 	"github.com/millstream/millstream/testing/teststream"
@@ -46,7 +47,7 @@ func TestWhatTakesNoRetractionsSaysWhatToDo(t *testing.T) {
 		}, `step "least/combine" \(retractions_test.go:\d+\): its input may have retractions, and stats.Min\[int64\] cannot remove .* by embedding it: type remover struct{ stats.Min\[int64\] }`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			failure := failureOf(t, func(t testing.TB) { ptest.Collect(t, c.build) })
+			failure := failing.Of(t, func(t testing.TB) { ptest.Collect(t, c.build) })
 			if !regexp.MustCompile(c.want).MatchString(failure) {
 				t.Errorf("failure %s\nwant %s", failure, c.want)
 			}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/millstream/millstream/testing/failing"
 )
 
 func TestVariablesChooseTheSeeds(t *testing.T) {
@@ -32,42 +34,18 @@ func TestVariablesChooseTheSeeds(t *testing.T) {
 	}
 }
 
-// failing is a testing.TB that keeps what makes it fail.
-type failing struct {
-	testing.TB
-	said string
-}
-
-func (f *failing) Fatalf(format string, args ...any) {
-	f.said = fmt.Sprintf(format, args...)
-	panic(f)
-}
-
-func said(t *testing.T, f func(testing.TB)) string {
-	tb := &failing{TB: t}
-	func() {
-		defer func() {
-			if r := recover(); r != nil && r != any(tb) {
-				panic(r)
-			}
-		}()
-		f(tb)
-	}()
-	return tb.said
-}
-
 func TestAFailureSaysHowToRepeatIt(t *testing.T) {
 	t.Setenv(RunsVar, "")
 	t.Run("a [part] (of 2)", func(t *testing.T) {
 		t.Setenv(SeedVar, "41")
-		got := said(t, func(tb testing.TB) { Each(tb, 3, func(uint64) error { return errors.New("broken") }) })
+		got := failing.Of(t, func(tb testing.TB) { Each(tb, 3, func(uint64) error { return errors.New("broken") }) })
 		want := "seed 41: broken\nrerun: MILLSTREAM_SEED=41 go test ./testing/seeds -run '^TestAFailureSaysHowToRepeatIt$/^a_\\[part\\]_\\(of_2\\)$'"
 		if got != want {
 			t.Errorf("it said\n%s\nand should\n%s", got, want)
 		}
 	})
 	t.Setenv(SeedVar, "lots")
-	if got := said(t, func(tb testing.TB) { From(tb, 1) }); !strings.Contains(got, "MILLSTREAM_SEED=lots: must be a number") {
+	if got := failing.Of(t, func(tb testing.TB) { From(tb, 1) }); !strings.Contains(got, "MILLSTREAM_SEED=lots: must be a number") {
 		t.Errorf("of a seed that is no number: %s", got)
 	}
 }
